@@ -1,0 +1,82 @@
+//! What is known of a micro-batch, and of the rows that fall out of it.
+
+use crate::{BatchId, PluginDigest, QueryId};
+use bytes::Bytes;
+
+/// Where a micro-batch stands. Written to the offset log before it runs and the same in every rerun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchInfo {
+    /// The query's identity.
+    pub query_id: QueryId,
+    /// The micro-batch's number.
+    pub batch_id: BatchId,
+    /// Its processing time: milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// The watermark it runs with: milliseconds since the Unix epoch. `None` if the query has none.
+    pub watermark_ms: Option<i64>,
+}
+
+/// Where one call of user code stands: everything that may vary between calls is in here, so a rerun
+/// is the same to the bit.
+#[derive(Debug, Clone, Copy)]
+pub struct CallScope<'a> {
+    /// The micro-batch.
+    pub batch: &'a BatchInfo,
+    /// The operator's stable name within the query.
+    pub operator: &'a str,
+    /// Which part of the micro-batch: counts the source's blocks from 0.
+    pub partition: u64,
+    /// Which call within the part, from 0.
+    pub call: u64,
+}
+
+impl CallScope<'_> {
+    /// A seed for randomness that depends on nothing but the scope (FNV-1a over its parts).
+    pub fn seed(&self) -> u64 {
+        let numbers = [self.batch.batch_id.0, self.partition, self.call];
+        let bytes = self.batch.query_id.0.bytes().chain([0]).chain(self.operator.bytes()).chain([0]);
+        let bytes = bytes.chain(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+}
+
+/// Why a row left the query without reaching the sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LossKind {
+    /// The source's record did not decode.
+    Malformed,
+    /// A function refused the row.
+    Refused,
+    /// The row's event time was behind the watermark.
+    Late,
+}
+
+impl LossKind {
+    /// The word used in dead letters and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Refused => "refused",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// A row that goes to the dead-letter output instead of the sink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Why.
+    pub kind: LossKind,
+    /// The source or the operator that gave it up.
+    pub origin: String,
+    /// Its position in the source, if known: `flights-03.csv:117`, `topic-2@4711`.
+    pub position: Option<String>,
+    /// What was wrong with it, for a person.
+    pub reason: String,
+    /// The plugin that refused it.
+    pub plugin: Option<PluginDigest>,
+    /// The original bytes; for a refused row its columns as JSON.
+    pub payload: Bytes,
+}

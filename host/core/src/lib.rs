@@ -1,0 +1,51 @@
+//! The ground floor of Pelton: its words and its ports.
+//!
+//! Words are small types that every crate uses with one meaning ([`BatchId`], [`Offset`], [`Trigger`] …).
+//! Ports are traits that the engine calls and the other crates (or a test's closure) implement:
+//!
+//! | port | who implements it |
+//! |---|---|
+//! | [`Source`] | `connectors` |
+//! | [`Sink`] | `connectors` |
+//! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`] | `wasm` |
+//! | [`Segment`] | `operators` |
+//! | [`StateStore`] | `state` |
+//! | [`FileManager`] | `checkpoint` |
+//! | [`Clock`] | `engine`, tests |
+//!
+//! This crate does no I/O, starts no thread, reads no clock and knows no async runtime.
+#![deny(missing_docs)]
+
+pub mod batch;
+pub mod clock;
+pub mod error;
+pub mod files;
+pub mod function;
+pub mod ids;
+pub mod interval;
+pub mod offset;
+pub mod query;
+pub mod segment;
+pub mod sink;
+pub mod source;
+pub mod spark_schema;
+pub mod state;
+pub mod suggest;
+pub mod types;
+
+pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
+pub use clock::{Clock, ManualClock};
+pub use error::{Error, ErrorKind, Result};
+pub use files::{Created, FileInfo, FileManager, FileWriter};
+pub use function::{
+    Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction, TransformFunction,
+    TransformOutput,
+};
+pub use ids::{BatchId, PluginDigest, QueryId, RunId};
+pub use interval::Interval;
+pub use offset::{Offset, OffsetRange};
+pub use query::{MalformedPolicy, OutputMode, Trigger};
+pub use segment::{Segment, SegmentOutput};
+pub use sink::{RowStream, Sink, SinkContext, SinkReport};
+pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
+pub use state::{StateOp, StateStore};

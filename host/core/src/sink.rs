@@ -1,0 +1,50 @@
+//! The port to where rows go. Spark's `Sink` and `foreachBatch`.
+
+use crate::{BatchId, BatchInfo, OutputMode, QueryId, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+/// The rows of a micro-batch in a fixed order.
+pub type RowStream = BoxStream<'static, Result<RecordBatch>>;
+
+/// What a sink must know before the first micro-batch of a run.
+#[derive(Debug, Clone)]
+pub struct SinkContext {
+    /// The query's identity: with the batch id it makes a write recognisable.
+    pub query_id: QueryId,
+    /// Schema of every batch.
+    pub schema: SchemaRef,
+    /// What the batches mean.
+    pub output_mode: OutputMode,
+    /// The last micro-batch that the commit log knows; what a sink holds beyond it is unfinished.
+    pub last_committed: Option<BatchId>,
+}
+
+/// A sink whose writes are idempotent by (query id, batch id).
+#[async_trait]
+pub trait Sink: Send + Sync {
+    /// For messages and progress: `file ./out (json)`.
+    fn description(&self) -> String;
+    /// The output modes that it can take; anything else is refused before the query starts.
+    fn output_modes(&self) -> &[OutputMode];
+    /// Called once a run, before the first write: checks the schema, finishes or removes what a dead run left.
+    async fn open(&self, context: SinkContext) -> Result<()>;
+    /// Takes a micro-batch. When it returns, the rows are durable and a second call with the same
+    /// (query id, batch id) changes nothing.
+    async fn write(&self, batch: &BatchInfo, rows: RowStream) -> Result<SinkReport>;
+}
+
+/// What a sink did with a micro-batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SinkReport {
+    /// Rows taken from the stream.
+    pub rows: u64,
+    /// Bytes written, if the sink writes bytes.
+    pub bytes: u64,
+    /// Files made visible, if the sink writes files.
+    pub files: u64,
+    /// The sink had this micro-batch already (a rerun after a crash).
+    pub already_committed: bool,
+}

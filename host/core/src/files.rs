@@ -1,5 +1,9 @@
 //! The port to files: checkpoints, output directories, logs. Spark's `CheckpointFileManager`.
 
+pub mod memory;
+
+pub use memory::MemoryFiles;
+
 use crate::Result;
 use async_trait::async_trait;
 use bytes::Bytes;

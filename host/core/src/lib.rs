@@ -36,7 +36,7 @@ pub mod types;
 pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, ErrorKind, Result};
-pub use files::{Created, FileInfo, FileManager, FileWriter};
+pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles};
 pub use function::{
     Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction, TransformFunction,
     TransformOutput,

@@ -33,8 +33,8 @@ pub enum Trigger {
     /// As soon as the one before is done and there is something to do.
     #[default]
     AsFastAsPossible,
-    /// At multiples of the interval since the epoch, as Spark's `Trigger.ProcessingTime`;
-    /// a micro-batch that takes longer delays the next to the following multiple.
+    /// At once and then at multiples of the interval since the epoch, as Spark's `Trigger.ProcessingTime`:
+    /// a micro-batch that takes longer is followed by the next at once; triggers that it missed are not made up.
     ProcessingTime(Interval),
     /// One micro-batch with everything there is, then the end. Spark's `Trigger.Once`: limits are ignored.
     Once,

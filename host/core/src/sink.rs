@@ -32,7 +32,8 @@ pub trait Sink: Send + Sync {
     /// Called once a run, before the first write: checks the schema, finishes or removes what a dead run left.
     async fn open(&self, context: SinkContext) -> Result<()>;
     /// Takes a micro-batch. When it returns, the rows are durable and a second call with the same
-    /// (query id, batch id) changes nothing.
+    /// (query id, batch id) changes nothing. Nothing may become visible before the stream has ended, and an
+    /// error of the stream is the error of the write.
     async fn write(&self, batch: &BatchInfo, rows: RowStream) -> Result<SinkReport>;
 }
 
@@ -45,6 +46,8 @@ pub struct SinkReport {
     pub bytes: u64,
     /// Files made visible, if the sink writes files.
     pub files: u64,
-    /// The sink had this micro-batch already (a rerun after a crash).
+    /// Time spent encoding and writing, in nanoseconds, summed over threads (0 if the sink does not measure it).
+    pub busy_nanos: u64,
+    /// The sink had this micro-batch already (a rerun after a crash). It may then leave the rows unread.
     pub already_committed: bool,
 }

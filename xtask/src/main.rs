@@ -1,1 +1,71 @@
-fn main(){}
+//! `cargo xtask`: what developers and CI run. It builds with few and small dependencies, so that the first
+//! command on a fresh clone answers soon.
+
+mod bench;
+mod demo;
+mod docs;
+mod guests;
+mod install;
+mod progress;
+mod shell;
+mod suite;
+mod workspace;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use workspace::Workspace;
+
+/// Builds, shows and tests Pelton.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the binary and an example plugin, and run a pipeline over real flights
+    Demo,
+    /// Build every plugin and run all tests
+    Test {
+        /// Arguments for `cargo test`, after `--`
+        #[arg(last = true)]
+        cargo: Vec<String>,
+    },
+    /// Build every plugin to target/plugins
+    Plugins,
+    /// Measure, and print beside it what the bare work costs on this machine
+    Bench {
+        /// What to measure
+        what: Bench,
+        /// Rows to generate for `file`
+        #[arg(long, default_value_t = 1_000_000)]
+        rows: u64,
+    },
+    /// Write the generated pages: pipeline reference, JSON Schema
+    Docs,
+    /// What CI runs
+    Ci,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Bench {
+    /// The cost of crossing the sandbox, a call and a row
+    Boundary,
+    /// Rows a second from files to files, and where the time goes
+    File,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let workspace = Workspace::find()?;
+    match arguments.task {
+        Task::Demo => demo::run(&workspace),
+        Task::Test { cargo } => suite::run(&workspace, &cargo),
+        Task::Plugins => guests::build_all(&workspace),
+        Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
+        Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),
+        Task::Docs => docs::write(&workspace),
+        Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
+    }
+}

@@ -1,1 +1,9 @@
-//! stub
+//! Where rows come from and where they go: sources with their decoders, sinks with their encoders.
+//!
+//! `pelton` (the binary) builds them from the pipeline file and hands them to the engine as
+//! [`pelton_core::Source`] and [`pelton_core::Sink`]. Nothing in here knows of plans, operators or state.
+
+pub mod decode;
+pub mod encode;
+pub mod sink;
+pub mod source;

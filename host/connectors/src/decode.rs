@@ -1,0 +1,1 @@
+//! Bytes to rows: the formats that sources read.

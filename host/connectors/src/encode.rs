@@ -1,0 +1,1 @@
+//! Rows to bytes: the formats that sinks write.

@@ -12,6 +12,7 @@ mod suite;
 mod workspace;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
 use workspace::Workspace;
 
 /// Builds, shows and tests Pelton.
@@ -56,10 +57,19 @@ enum Bench {
     File,
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
     let workspace = Workspace::find()?;
-    match arguments.task {
+    match task {
         Task::Demo => demo::run(&workspace),
         Task::Test { cargo } => suite::run(&workspace, &cargo),
         Task::Plugins => guests::build_all(&workspace),

@@ -7,7 +7,7 @@ mod c;
 mod rust;
 
 pub use c::Clang;
-pub use rust::RustToolchain;
+pub use rust::{RustToolchain, package_name};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

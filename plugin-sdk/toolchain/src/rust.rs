@@ -101,7 +101,7 @@ fn module_name(manifest: &Path, package: Option<&str>) -> Result<String, Toolcha
 }
 
 /// The package's name as its manifest gives it (in the `[package]` table, as cargo itself writes it).
-pub(crate) fn package_name(manifest: &Path) -> Result<String, ToolchainError> {
+pub fn package_name(manifest: &Path) -> Result<String, ToolchainError> {
     let text = std::fs::read_to_string(manifest)
         .map_err(|cause| ToolchainError::File { path: manifest.to_owned(), cause })?;
     name_in(&text).ok_or_else(|| {

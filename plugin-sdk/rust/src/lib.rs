@@ -1,1 +1,92 @@
-//! stub
+//! Write Pelton plugins in Rust: plain functions over plain structs.
+//!
+//! ```
+//! #[derive(pelton::Row)]
+//! struct Flight<'a> {
+//!     carrier: &'a str,
+//!     dep_delay: Option<f64>,
+//! }
+//!
+//! #[derive(pelton::Row)]
+//! struct Late<'a> {
+//!     carrier: &'a str,
+//!     minutes: f64,
+//! }
+//!
+//! /// Keeps the flights that left late.
+//! #[pelton::map]
+//! fn late<'a>(flight: Flight<'a>) -> Option<Late<'a>> {
+//!     let minutes = flight.dep_delay.filter(|minutes| *minutes > 15.0)?;
+//!     Some(Late { carrier: flight.carrier, minutes })
+//! }
+//!
+//! pelton::plugin!(name: "flights", version: "1.0.0", functions: [late]);
+//! ```
+//!
+//! | attribute | the function | in a pipeline |
+//! |---|---|---|
+//! | [`macro@scalar`] | columns (or a struct of them) to a value | `plugin.function(a, b)` in SQL |
+//! | [`macro@filter`] | the same, to a `bool` | also as a `filter` step |
+//! | [`macro@map`] | a row to a row; to an `Option` of one to drop some | a `plugin` step |
+//! | [`macro@flat_map`] | a row to an iterator or `Vec` of rows, or by `&mut Emit<T>` | a `plugin` step |
+//!
+//! A struct reads the columns that have its fields' names; other columns may be there. `Option` is for nulls: a
+//! null in another field refuses the row. A function that returns `Result` refuses the row with its error; the
+//! row goes to the dead letters, the others go on. Beside the row a function may take `&Context` (time,
+//! watermark, randomness) and a reference to its configuration, a struct with [`macro@Config`].
+//!
+//! Functions stay plain functions: test them as such, or through the messages that the host sends with
+//! [`testing`]. Functions that work on any schema are in [`dynamic`].
+//!
+//! A plugin is a `cdylib` crate built for `wasm32-unknown-unknown`, with `panic = "abort"`.
+
+// The macros write `::pelton::…`; the SDK's own tests use them too.
+extern crate self as pelton;
+
+#[cfg(target_arch = "wasm32")]
+mod abi;
+mod array;
+mod config;
+mod context;
+pub mod dynamic;
+mod error;
+mod function;
+mod host;
+mod input;
+mod ipc;
+mod output;
+mod runtime;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+mod types;
+mod values;
+
+pub use array::Array as Rows;
+pub use config::{Config, Json};
+pub use context::{Clock, Context};
+pub use error::Error;
+pub use function::Rejected;
+pub use function::flat_map::Emit;
+pub use host::{Level, count, log};
+pub use input::Input;
+pub use output::{Output, Row};
+pub use pelton_sdk_macros::{Config, Row, filter, flat_map, map, scalar};
+pub use runtime::Plugin;
+pub use types::{DataType, Field, Schema};
+pub use values::{Date, Decimal, Timestamp, TimestampNtz};
+
+/// For the code that the macros write; not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    #[cfg(target_arch = "wasm32")]
+    pub use crate::abi;
+    pub use crate::array::{Array, Nulls};
+    pub use crate::config::{ObjectReader, word};
+    pub use crate::function::{Entry, Function, Kind, Reply, Typed, flat_map, map, scalar};
+    pub use crate::input::{Missing, Plan, StructPlan};
+    pub use crate::ipc::Encoder;
+    pub use crate::output::{Build, BuildRow, Validity};
+
+    /// Makes the compiler check that a type is a whole row.
+    pub const fn is_row<T: crate::Row>() {}
+}

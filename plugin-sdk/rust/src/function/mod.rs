@@ -1,0 +1,144 @@
+//! What a plugin's functions are to the runtime: opened once for a schema, then called batch by batch.
+//!
+//! The attribute macros implement [`Function`] for a type named like the user's function, by way of `scalar`,
+//! `map` and `flat_map`; [`crate::dynamic`] does it for functions that work on any schema.
+
+pub mod flat_map;
+pub mod map;
+pub mod scalar;
+
+use crate::array::Array;
+use crate::config::Config;
+use crate::context::Context;
+use crate::error::Error;
+use crate::input::Plan;
+use crate::ipc::Encoder;
+use crate::output::{Build, BuildRow};
+use crate::types::Schema;
+use std::any::Any;
+
+/// What a function can be used as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Columns in, one column out, row for row.
+    Scalar = 0,
+    /// Rows in, any number of rows out.
+    Transform = 1,
+}
+
+/// One function of a plugin. Implemented by the attribute macros on a type that has the function's name.
+pub trait Function: 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// What it can be used as.
+    const KIND: Kind;
+    /// One line for a person.
+    const DOC: &'static str;
+    /// What is kept while it is open.
+    type State: 'static;
+
+    /// Resolves configuration and input schema to the output schema.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] with a message for the user of the function.
+    fn open(config: &str, input: &Schema) -> Result<(Self::State, Schema), Error>;
+
+    /// Processes one batch. The rows that come out are in `reply` when it returns.
+    ///
+    /// # Errors
+    /// If the whole call failed.
+    fn run(state: &mut Self::State, context: &Context, rows: &Array<'_>, reply: &mut Reply) -> Result<(), Error>;
+}
+
+/// An input row that a function refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its place in the input batch.
+    pub row: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a call gives back.
+#[derive(Default)]
+pub struct Reply {
+    pub(crate) encoder: Encoder,
+    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rows: usize,
+}
+
+impl Reply {
+    /// Notes a refused row; rows must be given in ascending order.
+    pub(crate) fn refuse(&mut self, row: usize, reason: String) {
+        self.rejected.push(Rejected { row: row as u32, reason });
+    }
+    pub(crate) fn rows<B: BuildRow>(&mut self, builder: &B) {
+        builder.write_columns(&mut self.encoder);
+        self.rows = builder.len();
+    }
+    pub(crate) fn column<B: Build>(&mut self, builder: &B) {
+        builder.write(&mut self.encoder);
+        self.rows = builder.len();
+    }
+}
+
+/// What an attribute's function keeps while it is open.
+pub struct Typed<C> {
+    plan: Plan,
+    config: C,
+    builder: Option<Box<dyn Any>>,
+}
+
+impl<C: Config> Typed<C> {
+    pub(crate) fn new(config: &str, plan: Result<Plan, String>) -> Result<Self, Error> {
+        let config = C::parse(config).map_err(Error::Unsuitable)?;
+        Ok(Self { plan: plan.map_err(Error::Unsuitable)?, config, builder: None })
+    }
+}
+
+/// The builder of the last call, emptied, or a new one.
+pub(crate) fn reuse<B: Build + Default>(kept: &mut Option<Box<dyn Any>>) -> &mut B {
+    if !kept.as_ref().is_some_and(|kept| kept.is::<B>()) {
+        *kept = Some(Box::<B>::default());
+    }
+    let builder = kept.as_mut().and_then(|kept| kept.downcast_mut::<B>());
+    let builder = builder.unwrap_or_else(|| unreachable!("the box was just filled with this type"));
+    builder.clear();
+    builder
+}
+
+/// A function that is open.
+pub(crate) trait Running {
+    fn run(&mut self, context: &Context, rows: &Array<'_>, reply: &mut Reply) -> Result<(), Error>;
+}
+
+struct Open<F: Function>(F::State);
+
+impl<F: Function> Running for Open<F> {
+    fn run(&mut self, context: &Context, rows: &Array<'_>, reply: &mut Reply) -> Result<(), Error> {
+        F::run(&mut self.0, context, rows, reply)
+    }
+}
+
+type OpenFunction = fn(&str, &Schema) -> Result<(Box<dyn Running>, Schema), Error>;
+
+/// A function in a plugin's list.
+pub struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only the Wasm export describes"))]
+    pub(crate) doc: &'static str,
+    pub(crate) open: OpenFunction,
+}
+
+impl Entry {
+    /// The entry of a function.
+    pub const fn of<F: Function>() -> Self {
+        Self { name: F::NAME, kind: F::KIND, doc: F::DOC, open: open::<F> }
+    }
+}
+
+fn open<F: Function>(config: &str, input: &Schema) -> Result<(Box<dyn Running>, Schema), Error> {
+    let (state, output) = F::open(config, input)?;
+    Ok((Box::new(Open::<F>(state)), output))
+}

@@ -62,6 +62,10 @@ impl Offsets<'_> {
         let at = |i: usize| u32::from_le_bytes(self.0[i]) as usize;
         at(row)..at(row + 1)
     }
+    /// Where the first `rows` rows end.
+    pub(crate) fn end(&self, rows: usize) -> usize {
+        u32::from_le_bytes(self.0[rows]) as usize
+    }
 }
 
 /// Byte strings, one after the other.
@@ -131,6 +135,29 @@ impl<'a> Array<'a> {
             Data::Utf8(slices) if !self.is_null(row) => core::str::from_utf8(slices.get(row)).ok(),
             _ => None,
         }
+    }
+}
+
+impl<'a> Array<'a> {
+    /// The bytes of a row of a `binary` or `string` column; `None` if it is null or of another type.
+    pub fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        match &self.data {
+            Data::Utf8(slices) | Data::Binary(slices) if !self.is_null(row) => Some(slices.get(row)),
+            _ => None,
+        }
+    }
+    /// A row of a `byte`, `short`, `int` or `long` column; `None` if it is null or of another type.
+    pub fn integer(&self, row: usize) -> Option<i64> {
+        if self.is_null(row) {
+            return None;
+        }
+        Some(match &self.data {
+            Data::Int8(values) => i64::from(i8::from_le_bytes(values[row])),
+            Data::Int16(values) => i64::from(i16::from_le_bytes(values[row])),
+            Data::Int32(values) => i64::from(i32::from_le_bytes(values[row])),
+            Data::Int64(values) => i64::from_le_bytes(values[row]),
+            _ => return None,
+        })
     }
 }
 

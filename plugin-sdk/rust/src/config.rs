@@ -3,7 +3,7 @@
 //! All functions of a plugin get the same object, so they share one struct; unknown keys are refused.
 
 use crate::types::did_you_mean;
-use miniserde::json::{Number, Value};
+use crate::json::Json;
 use std::collections::BTreeMap;
 
 /// A value of the configuration, or all of it.
@@ -38,13 +38,10 @@ pub trait Config: Sized + 'static {
             "" => "{}",
             text => text,
         };
-        let value = miniserde::json::from_str(text).map_err(|_| "the plugin's config is not JSON".to_owned())?;
+        let value = Json::parse(text).map_err(|at| format!("the plugin's config is not JSON (byte {at})"))?;
         Self::from_value(&value, "")
     }
 }
-
-/// A JSON value.
-pub type Json = Value;
 
 /// A function without configuration ignores it: another function of the plugin may use it.
 impl Config for () {
@@ -58,12 +55,12 @@ impl Config for () {
 
 fn expected<T>(what: &str, found: &Json, path: &str) -> Result<T, String> {
     let found = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Integer(_) | Json::Number(_) => "a number",
+        Json::Text(_) => "a text",
+        Json::List(_) => "a list",
+        Json::Object(_) => "an object",
     };
     match path {
         "" => Err(format!("the plugin's config must be {what} instead of {found}")),
@@ -74,7 +71,7 @@ fn expected<T>(what: &str, found: &Json, path: &str) -> Result<T, String> {
 impl Config for bool {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::Bool(value) => Ok(*value),
+            Json::Bool(value) => Ok(*value),
             other => expected("true or false", other, path),
         }
     }
@@ -85,8 +82,7 @@ macro_rules! integers {
         impl Config for $rust {
             fn from_value(value: &Json, path: &str) -> Result<Self, String> {
                 let number = match value {
-                    Value::Number(Number::U64(number)) => <$rust>::try_from(*number).ok(),
-                    Value::Number(Number::I64(number)) => <$rust>::try_from(*number).ok(),
+                    Json::Integer(number) => <$rust>::try_from(*number).ok(),
                     _ => None,
                 };
                 let what = concat!("a whole number that fits ", stringify!($rust));
@@ -100,9 +96,8 @@ integers!(i8, i16, i32, i64, u8, u16, u32, u64, usize);
 impl Config for f64 {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::Number(Number::F64(number)) => Ok(*number),
-            Value::Number(Number::I64(number)) => Ok(*number as f64),
-            Value::Number(Number::U64(number)) => Ok(*number as f64),
+            Json::Number(number) => Ok(*number),
+            Json::Integer(number) => Ok(*number as f64),
             other => expected("a number", other, path),
         }
     }
@@ -111,7 +106,7 @@ impl Config for f64 {
 impl Config for String {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::String(text) => Ok(text.clone()),
+            Json::Text(text) => Ok(text.clone()),
             other => expected("a text", other, path),
         }
     }
@@ -120,7 +115,7 @@ impl Config for String {
 impl<T: Config> Config for Option<T> {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::Null => Ok(None),
+            Json::Null => Ok(None),
             value => T::from_value(value, path).map(Some),
         }
     }
@@ -132,7 +127,7 @@ impl<T: Config> Config for Option<T> {
 impl<T: Config> Config for Vec<T> {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::Array(items) => {
+            Json::List(items) => {
                 let item = |(i, item)| T::from_value(item, &format!("{path}[{i}]"));
                 items.iter().enumerate().map(item).collect()
             }
@@ -144,7 +139,7 @@ impl<T: Config> Config for Vec<T> {
 impl<T: Config> Config for BTreeMap<String, T> {
     fn from_value(value: &Json, path: &str) -> Result<Self, String> {
         match value {
-            Value::Object(entries) => {
+            Json::Object(entries) => {
                 let entry = |(key, value): (&String, &Json)| {
                     Ok((key.clone(), T::from_value(value, &join(path, key))?))
                 };
@@ -161,7 +156,7 @@ fn join(path: &str, key: &str) -> String {
 
 /// Reads an object key by key; used by `#[derive(Config)]`.
 pub struct ObjectReader<'v> {
-    entries: &'v miniserde::json::Object,
+    entries: &'v BTreeMap<String, Json>,
     path: &'v str,
 }
 
@@ -171,7 +166,7 @@ impl<'v> ObjectReader<'v> {
     /// # Errors
     /// A message that names the key and the nearest right one.
     pub fn new(value: &'v Json, path: &'v str, keys: &[&str]) -> Result<Self, String> {
-        let Value::Object(entries) = value else { return expected("an object", value, path) };
+        let Json::Object(entries) = value else { return expected("an object", value, path) };
         match entries.keys().find(|key| !keys.contains(&key.as_str())) {
             None => Ok(Self { entries, path }),
             Some(unknown) => {
@@ -205,8 +200,8 @@ impl<'v> ObjectReader<'v> {
 /// If it is another one; the nearest is named.
 pub fn word<'v>(value: &'v Json, path: &str, words: &[&str]) -> Result<&'v str, String> {
     match value {
-        Value::String(text) if words.contains(&text.as_str()) => Ok(text),
-        Value::String(text) => {
+        Json::Text(text) if words.contains(&text.as_str()) => Ok(text),
+        Json::Text(text) => {
             let near = did_you_mean(text, words.iter().copied());
             Err(format!("'{path}' in the plugin's config cannot be '{text}'{near}"))
         }

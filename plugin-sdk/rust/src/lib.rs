@@ -44,7 +44,8 @@
 extern crate self as pelton;
 
 #[cfg(target_arch = "wasm32")]
-mod abi;
+#[doc(hidden)]
+pub mod abi;
 mod array;
 mod config;
 mod context;
@@ -54,6 +55,7 @@ mod function;
 mod host;
 mod input;
 mod ipc;
+mod json;
 mod output;
 mod runtime;
 #[cfg(not(target_arch = "wasm32"))]
@@ -62,13 +64,14 @@ mod types;
 mod values;
 
 pub use array::Array as Rows;
-pub use config::{Config, Json};
+pub use config::Config;
 pub use context::{Clock, Context};
 pub use error::Error;
 pub use function::Rejected;
 pub use function::flat_map::Emit;
 pub use host::{Level, count, log};
 pub use input::Input;
+pub use json::Json;
 pub use output::{Output, Row};
 pub use pelton_sdk_macros::{Config, Row, filter, flat_map, map, scalar};
 pub use runtime::Plugin;

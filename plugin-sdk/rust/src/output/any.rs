@@ -72,6 +72,11 @@ impl AnyBuilder {
         }
     }
 
+    /// Appends a null.
+    pub fn push_null(&mut self) {
+        Build::append_null(self);
+    }
+
     /// Appends a row of a column of the same type. A column of another type gives a null.
     pub fn push_from(&mut self, column: &Array<'_>, row: usize) {
         if column.is_null(row) {
@@ -100,6 +105,22 @@ impl AnyBuilder {
                 to.columns.iter_mut().zip(columns).for_each(|(to, from)| to.push_from(from, row));
             }
             (other, _) => other.append_null(),
+        }
+    }
+
+    /// Appends all rows of a column of the same type.
+    pub fn extend_from(&mut self, column: &Array<'_>) {
+        if column.nulls().any() {
+            return (0..column.len()).for_each(|row| self.push_from(column, row));
+        }
+        match (&mut *self, &column.data) {
+            (Self::Fixed1(to), Data::Int8(values)) => to.extend(values),
+            (Self::Fixed2(to), Data::Int16(values)) => to.extend(values),
+            (Self::Fixed4(to), Data::Int32(v) | Data::Float32(v) | Data::Date(v)) => to.extend(v),
+            (Self::Fixed8(to), Data::Int64(v) | Data::Float64(v) | Data::Timestamp(v)) => to.extend(v),
+            (Self::Fixed16(to), Data::Decimal(values)) => to.extend(values),
+            (Self::Bytes(to), Data::Utf8(slices) | Data::Binary(slices)) => to.extend(slices, column.len()),
+            (to, _) => (0..column.len()).for_each(|row| to.push_from(column, row)),
         }
     }
 

@@ -21,6 +21,12 @@ impl Validity {
             push_bit(&mut self.bits, at, true);
         }
     }
+    /// Notes that the next `count` values, from number `at` on, are there.
+    pub(super) fn extend_valid(&mut self, at: usize, count: usize) {
+        if self.nulls != 0 {
+            (at..at + count).for_each(|at| push_bit(&mut self.bits, at, true));
+        }
+    }
     /// Notes that value number `at`, the next one, is null.
     pub fn push_null(&mut self, at: usize) {
         if self.nulls == 0 {

@@ -1,6 +1,7 @@
 //! Flat columns.
 
 use super::{Build, Output, Validity};
+use crate::array::Slices;
 use crate::ipc::Encoder;
 use crate::types::DataType;
 use crate::values::{Date, Decimal, Timestamp, TimestampNtz};
@@ -19,6 +20,14 @@ impl<const N: usize> Fixed<N> {
     pub fn push(&mut self, value: [u8; N]) {
         self.validity.push_valid(self.values.len());
         self.values.push(value);
+    }
+}
+
+impl<const N: usize> Fixed<N> {
+    /// Appends values that are all there.
+    pub(super) fn extend(&mut self, values: &[[u8; N]]) {
+        self.validity.extend_valid(self.values.len(), values.len());
+        self.values.extend_from_slice(values);
     }
 }
 
@@ -110,6 +119,18 @@ impl Bytes {
     #[inline]
     fn end(&mut self) {
         self.ends.push((self.bytes.len() as u32).to_le_bytes());
+    }
+}
+
+impl Bytes {
+    /// Appends the first `len` of these values, which are all there.
+    pub(super) fn extend(&mut self, slices: &Slices<'_>, len: usize) {
+        self.validity.extend_valid(self.ends.len(), len);
+        let (start, end) = (slices.offsets.end(0), slices.offsets.end(len));
+        let moved = (self.bytes.len() as u32).wrapping_sub(start as u32);
+        self.bytes.extend_from_slice(&slices.bytes[start..end]);
+        let ends = slices.offsets.0[1..=len].iter();
+        self.ends.extend(ends.map(|end| u32::from_le_bytes(*end).wrapping_add(moved).to_le_bytes()));
     }
 }
 

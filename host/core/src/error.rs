@@ -105,6 +105,20 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+    /// Whether it comes from a reader that has gone away (`pelton run … | head`): the query then ends quietly.
+    pub fn is_broken_pipe(&self) -> bool {
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            if error
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
     /// The way out, if there is one to name.
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()

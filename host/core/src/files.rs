@@ -1,7 +1,9 @@
 //! The port to files: checkpoints, output directories, logs. Spark's `CheckpointFileManager`.
 
+pub mod faulty;
 pub mod memory;
 
+pub use faulty::{Fault, FaultyFiles};
 pub use memory::MemoryFiles;
 
 use crate::Result;

@@ -1,0 +1,260 @@
+//! One query's checkpoint, owned by one run: opened and checked, read for where to go on, appended to, trimmed.
+//!
+//! Called by the engine. It decides nothing itself: [`crate::recovery`] does.
+
+use crate::log::{CommitEntry, CommitLog, OffsetEntry, OffsetLog};
+use crate::metadata::Metadata;
+use crate::recovery::{self, LogDamage, ResumePoint};
+use crate::{layout, plugins};
+use bytes::Bytes;
+use pelton_core::{BatchId, Error, FileManager, PluginDigest, QueryId, Result, RunId};
+use std::fmt;
+use std::sync::Arc;
+
+/// Spark's `spark.sql.streaming.minBatchesToRetain`.
+pub const MIN_BATCHES_TO_RETAIN: u64 = 100;
+
+/// Entries of each log that one micro-batch removes at most, so that no micro-batch pays for a long past.
+const TRIM_ENTRIES_MAX: u64 = 4;
+
+/// Who opens a checkpoint.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The pipeline file's `name`.
+    pub query_name: String,
+    /// The id that the query gets if the checkpoint is new.
+    pub new_query_id: QueryId,
+    /// This run.
+    pub run_id: RunId,
+    /// Milliseconds since the Unix epoch.
+    pub now_ms: i64,
+    /// How many micro-batches the logs remember, at least 2. Spark's default is [`MIN_BATCHES_TO_RETAIN`].
+    pub min_batches_to_retain: u64,
+}
+
+/// Where the run goes on, with all that it must know for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// A new query.
+    Fresh,
+    /// This micro-batch runs again, exactly as its entry says.
+    Rerun {
+        /// Which one.
+        batch_id: BatchId,
+        /// What it is.
+        entry: OffsetEntry,
+    },
+    /// All is done up to the one before this.
+    Next {
+        /// Which one is to be planned.
+        batch_id: BatchId,
+        /// What the one before it was.
+        last: OffsetEntry,
+        /// The watermark to plan it with.
+        watermark_ms: Option<i64>,
+    },
+}
+
+impl Resume {
+    /// The last micro-batch that is surely done.
+    pub fn last_committed(&self) -> Option<BatchId> {
+        match self {
+            Self::Fresh => None,
+            Self::Rerun { batch_id, .. } | Self::Next { batch_id, .. } => {
+                batch_id.0.checked_sub(1).map(BatchId)
+            }
+        }
+    }
+}
+
+/// A checkpoint that this run owns for as long as the value lives.
+pub struct Checkpoint {
+    files: Arc<dyn FileManager>,
+    metadata: Metadata,
+    run_id: RunId,
+    retain: u64,
+    offsets: OffsetLog,
+    commits: CommitLog,
+    /// Everything below this number is trimmed.
+    trimmed_to: u64,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("url", &self.files.url())
+            .field("metadata", &self.metadata)
+            .finish()
+    }
+}
+
+impl Checkpoint {
+    /// Takes the checkpoint in `files` for this run and checks that it is this query's; makes it if there is none.
+    ///
+    /// Errors: `Fenced` if another run holds it, `Invalid` if it is another query's, `Data` if it is damaged,
+    /// from a newer Pelton, or no checkpoint of Pelton's.
+    pub async fn open(files: Arc<dyn FileManager>, opening: Opening) -> Result<Self> {
+        if opening.min_batches_to_retain < 2 {
+            return Err(Error::invalid("a checkpoint must retain at least 2 micro-batches"));
+        }
+        let lock =
+            files.lock(layout::LOCK).await.map_err(|refused| name_the_way_out(refused, &files.url()))?;
+        let (offsets, commits) = (OffsetLog::new(files.clone()), CommitLog::new(files.clone()));
+        let metadata = match Metadata::read(files.as_ref()).await? {
+            Some(metadata) => metadata,
+            None => create(&files, &offsets, &opening).await?,
+        };
+        metadata.check_name(&opening.query_name, &files.url())?;
+        Ok(Self {
+            files,
+            metadata,
+            run_id: opening.run_id,
+            retain: opening.min_batches_to_retain,
+            offsets,
+            commits,
+            trimmed_to: 0,
+            _lock: lock,
+        })
+    }
+
+    /// The tree it lies in.
+    pub fn files(&self) -> &Arc<dyn FileManager> {
+        &self.files
+    }
+    /// Whose it is.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+    /// The run that owns it.
+    pub fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+    /// The tree for a source's own log.
+    pub fn source_files(&self, source: &str) -> Arc<dyn FileManager> {
+        self.files.subtree(&format!("{}/{source}", layout::SOURCES))
+    }
+    /// The tree for the sink's own log.
+    pub fn sink_files(&self) -> Arc<dyn FileManager> {
+        self.files.subtree(layout::SINKS)
+    }
+    /// The tree for dead letters, if the pipeline names no other.
+    pub fn dead_letter_files(&self) -> Arc<dyn FileManager> {
+        self.files.subtree(layout::DEAD_LETTERS)
+    }
+
+    /// Reads the logs and says where to go on.
+    pub async fn resume(&mut self) -> Result<Resume> {
+        let (offsets, commits) = (self.offsets.ids().await?, self.commits.ids().await?);
+        self.trimmed_to = offsets.iter().chain(&commits).min().map_or(0, |id| id.0);
+        let point = recovery::resume(&offsets, &commits).map_err(|damage| self.refuse(damage))?;
+        match point {
+            ResumePoint::Fresh => Ok(Resume::Fresh),
+            ResumePoint::Rerun { batch_id, commits_lost } => {
+                if commits_lost {
+                    tracing::warn!(%batch_id, "records of the commit log before this micro-batch are lost");
+                }
+                Ok(Resume::Rerun { batch_id, entry: self.newest(batch_id).await? })
+            }
+            ResumePoint::Next { batch_id } => {
+                let done = BatchId(batch_id.0 - 1);
+                let watermark_ms = self.commits.expect(done).await?.next_watermark_ms;
+                Ok(Resume::Next { batch_id, last: self.newest(done).await?, watermark_ms })
+            }
+        }
+    }
+
+    /// The newest entry of the offset log, checked against the one before it: the two must join.
+    async fn newest(&self, batch_id: BatchId) -> Result<OffsetEntry> {
+        let entry = self.offsets.expect(batch_id).await?;
+        let Some(before) = batch_id.0.checked_sub(1).map(BatchId) else { return Ok(entry) };
+        let previous = self.offsets.expect(before).await?;
+        let joins =
+            |name: &String, start| previous.sources.get(name).is_none_or(|source| source.end == start);
+        match entry.sources.iter().find(|(name, source)| !joins(name, source.start.clone())) {
+            None => Ok(entry),
+            Some((name, _)) => Err(Error::data(format!(
+                "the checkpoint {} is damaged: offsets/{batch_id} does not begin where offsets/{before} ends, for \
+                 the source '{name}'",
+                self.files.url()
+            ))
+            .hint("restore `offsets/` from one backup; without one, start over with a new checkpoint and a new output")),
+        }
+    }
+
+    /// Step 2 of a micro-batch: its input is now fixed for ever.
+    pub async fn write_offsets(&self, batch_id: BatchId, entry: &OffsetEntry) -> Result<()> {
+        self.offsets.append(batch_id, entry).await
+    }
+
+    /// Step 8 of a micro-batch: it is done.
+    pub async fn write_commit(&self, batch_id: BatchId, entry: &CommitEntry) -> Result<()> {
+        self.commits.append(batch_id, entry).await
+    }
+
+    /// Step 9: forgets entries that are older than the retention, a few at a time.
+    pub async fn trim(&mut self, committed: BatchId) -> Result<()> {
+        let keep_from = (committed.0 + 1).saturating_sub(self.retain);
+        let upto = keep_from.min(self.trimmed_to + TRIM_ENTRIES_MAX);
+        while self.trimmed_to < upto {
+            self.offsets.remove(BatchId(self.trimmed_to)).await?;
+            self.commits.remove(BatchId(self.trimmed_to)).await?;
+            self.trimmed_to += 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps the bytes of a plugin before the offset log names it.
+    pub async fn save_plugin(&self, digest: &PluginDigest, bytes: &Bytes) -> Result<()> {
+        plugins::save(self.files.as_ref(), digest, bytes).await
+    }
+
+    /// The bytes of a plugin that the offset log names.
+    pub async fn load_plugin(&self, digest: &PluginDigest) -> Result<Bytes> {
+        plugins::load(self.files.as_ref(), digest).await
+    }
+
+    fn refuse(&self, damage: LogDamage) -> Error {
+        Error::data(format!("the checkpoint {} is damaged: {damage}", self.files.url())).hint(
+            "restore `offsets/` from a backup; without one, start over with a new checkpoint and a new output, \
+             because what the sink already holds cannot be told any more",
+        )
+    }
+}
+
+async fn create(files: &Arc<dyn FileManager>, offsets: &OffsetLog, opening: &Opening) -> Result<Metadata> {
+    if !offsets.ids().await?.is_empty() {
+        return Err(Error::data(format!(
+            "the checkpoint {} is damaged: it has offsets, but `{}` is missing",
+            files.url(),
+            layout::METADATA
+        ))
+        .hint(
+            "restore the file from a backup; without one, start over with a new checkpoint and a new output",
+        ));
+    }
+    let metadata = Metadata {
+        query_id: opening.new_query_id.clone(),
+        query_name: opening.query_name.clone(),
+        created_ms: opening.now_ms,
+        created_by: concat!("pelton ", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
+    metadata.create(files.as_ref()).await
+}
+
+/// A file manager knows that the lock is taken, not what it means.
+fn name_the_way_out(refused: Error, url: &str) -> Error {
+    match refused.kind() {
+        pelton_core::ErrorKind::Fenced => {
+            Error::fenced(format!("another run owns the checkpoint {url}")).caused_by(refused).hint(
+                "stop the other run first (a query may run only once at a time on a checkpoint), or give this query \
+                 a checkpoint of its own",
+            )
+        }
+        _ => refused.context(format!("the checkpoint {url} cannot be locked")),
+    }
+}
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! Tests of [`super`]: ownership, what is refused and how, where a run goes on, trimming.
+
+use super::*;
+use crate::log::{SinkCommit, SourceOffsets};
+use futures::executor::block_on;
+use pelton_core::{ErrorKind, MemoryFiles, Offset};
+use std::collections::BTreeMap;
+
+fn opening(name: &str) -> Opening {
+    Opening {
+        query_name: name.into(),
+        new_query_id: QueryId("q-1".into()),
+        run_id: RunId("r-1".into()),
+        now_ms: 5,
+        min_batches_to_retain: 3,
+    }
+}
+
+async fn open(files: &MemoryFiles) -> Result<Checkpoint> {
+    Checkpoint::open(Arc::new(files.clone()), opening("busy")).await
+}
+
+/// Micro-batch `id` reads one thing of one source.
+fn offsets(id: u64) -> OffsetEntry {
+    let at = |n: u64| Some(Offset(n.into()));
+    let source = SourceOffsets { start: id.checked_sub(1).and_then(at), end: at(id) };
+    OffsetEntry {
+        batch_time_ms: id as i64,
+        watermark_ms: None,
+        sources: BTreeMap::from([("s".to_owned(), source)]),
+        plugins: BTreeMap::new(),
+        run_id: RunId("r-1".into()),
+    }
+}
+
+fn commit() -> CommitEntry {
+    CommitEntry { next_watermark_ms: Some(7), sink: SinkCommit::default(), run_id: RunId("r-1".into()) }
+}
+
+async fn run_batches(checkpoint: &mut Checkpoint, upto: u64) {
+    for id in 0..upto {
+        checkpoint.write_offsets(BatchId(id), &offsets(id)).await.unwrap();
+        checkpoint.write_commit(BatchId(id), &commit()).await.unwrap();
+        checkpoint.trim(BatchId(id)).await.unwrap();
+    }
+}
+
+#[test]
+fn a_second_run_is_fenced_until_the_first_is_gone() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let first = open(&files).await.unwrap();
+        let refused = open(&files).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Fenced);
+        assert!(refused.message().contains("another run owns the checkpoint memory:///"), "{refused}");
+        assert!(refused.hint_text().unwrap().contains("stop the other run"), "{refused}");
+        drop(first);
+        let again = Checkpoint::open(
+            Arc::new(files),
+            Opening { new_query_id: QueryId("q-2".into()), ..opening("busy") },
+        );
+        assert_eq!(again.await.unwrap().metadata().query_id, QueryId("q-1".into()), "the id is for life");
+    });
+}
+
+#[test]
+fn another_querys_checkpoint_is_refused_with_the_way_out() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        drop(open(&files).await.unwrap());
+        let refused = Checkpoint::open(Arc::new(files), opening("idle")).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert_eq!(refused.message(), "the checkpoint memory:/// belongs to the query 'busy', not to 'idle'");
+        assert!(refused.hint_text().unwrap().contains("name: busy"), "{refused}");
+    });
+}
+
+#[test]
+fn a_checkpoint_of_spark_and_one_without_metadata_are_refused() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        files.replace("metadata", Bytes::from_static(br#"{"id":"3441f391"}"#)).await.unwrap();
+        let refused = open(&files).await.unwrap_err();
+        assert!(refused.message().contains("was not written by Pelton"), "{refused}");
+
+        let files = MemoryFiles::new();
+        run_batches(&mut open(&files).await.unwrap(), 1).await;
+        files.delete("metadata").await.unwrap();
+        let refused = open(&files).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Data);
+        assert!(refused.message().contains("`metadata` is missing"), "{refused}");
+    });
+}
+
+#[test]
+fn goes_on_fresh_again_and_next() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let mut checkpoint = open(&files).await.unwrap();
+        assert_eq!(checkpoint.resume().await.unwrap(), Resume::Fresh);
+        run_batches(&mut checkpoint, 2).await;
+        let next = Resume::Next { batch_id: BatchId(2), last: offsets(1), watermark_ms: Some(7) };
+        assert_eq!(checkpoint.resume().await.unwrap(), next);
+        checkpoint.write_offsets(BatchId(2), &offsets(2)).await.unwrap();
+        let again = checkpoint.resume().await.unwrap();
+        assert_eq!(again, Resume::Rerun { batch_id: BatchId(2), entry: offsets(2) });
+        assert_eq!(again.last_committed(), Some(BatchId(1)));
+    });
+}
+
+#[test]
+fn logs_that_do_not_join_are_damage() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let mut checkpoint = open(&files).await.unwrap();
+        checkpoint.write_offsets(BatchId(0), &offsets(0)).await.unwrap();
+        checkpoint.write_offsets(BatchId(1), &offsets(5)).await.unwrap();
+        let refused = checkpoint.resume().await.unwrap_err();
+        assert!(refused.message().contains("offsets/1 does not begin where offsets/0 ends"), "{refused}");
+        files.delete("offsets/0").await.unwrap();
+        let refused = checkpoint.resume().await.unwrap_err();
+        assert!(refused.message().contains("offsets/0 is missing"), "{refused}");
+    });
+}
+
+#[test]
+fn the_logs_stay_short_and_a_long_past_goes_piece_by_piece() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let mut checkpoint = open(&files).await.unwrap();
+        run_batches(&mut checkpoint, 20).await;
+        let kept = [BatchId(17), BatchId(18), BatchId(19)];
+        assert_eq!(checkpoint.offsets.ids().await.unwrap(), kept);
+        assert_eq!(checkpoint.commits.ids().await.unwrap(), kept);
+
+        let retained = Opening { min_batches_to_retain: 100, ..opening("busy") };
+        let files = MemoryFiles::new();
+        let mut long = Checkpoint::open(Arc::new(files.clone()), retained).await.unwrap();
+        run_batches(&mut long, 50).await;
+        drop(long);
+        let mut checkpoint = open(&files).await.unwrap();
+        checkpoint.resume().await.unwrap();
+        checkpoint.trim(BatchId(49)).await.unwrap();
+        assert_eq!(checkpoint.offsets.ids().await.unwrap().first(), Some(&BatchId(TRIM_ENTRIES_MAX)));
+    });
+}

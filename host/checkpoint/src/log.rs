@@ -1,0 +1,244 @@
+//! The two logs that make a micro-batch happen once: what it reads (`offsets/N`, written before it runs) and
+//! that it is done (`commits/N`). Spark's `OffsetSeqLog` and `CommitLog`.
+//!
+//! Called by [`crate::Checkpoint`] and by the commands that show a checkpoint. An entry is written once and never
+//! changed; what to do on a restart is decided in [`crate::recovery`], not here.
+
+use crate::entry::{self, Damage};
+use crate::layout;
+use pelton_core::{BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// What micro-batch N is: written before it runs, so that every rerun is the same. Spark's `OffsetSeq`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OffsetEntry {
+    /// Its processing time: milliseconds since the Unix epoch.
+    pub batch_time_ms: i64,
+    /// The watermark it runs with: milliseconds since the Unix epoch; null if the query has none.
+    #[serde(default)]
+    pub watermark_ms: Option<i64>,
+    /// What it reads, by the source's name.
+    pub sources: BTreeMap<String, SourceOffsets>,
+    /// The plugins it runs with, by their name in the pipeline file.
+    #[serde(default)]
+    pub plugins: BTreeMap<String, PluginDigest>,
+    /// The run that wrote the entry: two runs never write the same one.
+    pub run_id: RunId,
+}
+
+/// What a micro-batch reads of one source: after `start`, up to and including `end`.
+/// If the two are equal it reads nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceOffsets {
+    /// Where the micro-batch before ended; null if nothing was ever read.
+    pub start: Option<Offset>,
+    /// Where this one ends; null if there is still nothing.
+    pub end: Option<Offset>,
+}
+
+/// That a micro-batch is done. Spark's `CommitMetadata`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommitEntry {
+    /// The watermark of the next micro-batch: milliseconds since the Unix epoch; null if the query has none.
+    #[serde(default)]
+    pub next_watermark_ms: Option<i64>,
+    /// What the sink said.
+    pub sink: SinkCommit,
+    /// The run that wrote the entry.
+    pub run_id: RunId,
+}
+
+/// What the sink did with the micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkCommit {
+    /// Rows it took.
+    pub rows: u64,
+    /// Bytes it wrote, if it writes bytes.
+    pub bytes: u64,
+    /// Files it made visible, if it writes files.
+    pub files: u64,
+}
+
+/// Something that a log is made of.
+pub trait Entry: Serialize + DeserializeOwned + Send + Sync {
+    /// The log's directory.
+    const LOG: &'static str;
+    /// What to do about a damaged entry.
+    const WAY_OUT: &'static str;
+}
+
+impl Entry for OffsetEntry {
+    const LOG: &'static str = layout::OFFSETS;
+    const WAY_OUT: &'static str = "restore the file from a backup; without one, start over with a new checkpoint \
+                                   and a new output, because what the sink already holds cannot be told any more";
+}
+
+impl Entry for CommitEntry {
+    const LOG: &'static str = layout::COMMITS;
+    const WAY_OUT: &'static str = "restore the file from a backup or, if it is the newest entry, delete it: the \
+                                   micro-batch then runs again with the same input, and the sink recognises it";
+}
+
+/// A log of one entry a micro-batch.
+#[derive(Debug)]
+pub struct Log<T> {
+    files: Arc<dyn FileManager>,
+    entries: PhantomData<fn() -> T>,
+}
+
+/// `offsets/`.
+pub type OffsetLog = Log<OffsetEntry>;
+/// `commits/`.
+pub type CommitLog = Log<CommitEntry>;
+
+impl<T: Entry> Log<T> {
+    /// The log of the checkpoint that lies in `files`. Opening it needs no ownership; appending does.
+    pub fn new(files: Arc<dyn FileManager>) -> Self {
+        Self { files, entries: PhantomData }
+    }
+
+    /// The micro-batches that have an entry, ascending.
+    pub async fn ids(&self) -> Result<Vec<BatchId>> {
+        let listed = self.files.list(T::LOG).await?;
+        let mut ids: Vec<_> = listed.iter().filter_map(|file| layout::batch_of(T::LOG, &file.path)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// An entry, checked, or `None` if there is none. A damaged one is an error of kind `Data`.
+    pub async fn get(&self, batch_id: BatchId) -> Result<Option<T>> {
+        let path = layout::log_entry(T::LOG, batch_id);
+        let Some(content) = self.files.read(&path).await? else { return Ok(None) };
+        match entry::decode(&content) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(damage) => Err(self.damaged(&path, damage)),
+        }
+    }
+
+    /// An entry that must be there.
+    pub async fn expect(&self, batch_id: BatchId) -> Result<T> {
+        self.get(batch_id).await?.ok_or_else(|| {
+            let path = layout::log_entry(T::LOG, batch_id);
+            Error::data(format!("{}/{path} is missing", self.files.url())).hint(T::WAY_OUT)
+        })
+    }
+
+    /// Writes an entry, durably. An entry that another run has written is an error of kind `Fenced`; one that is
+    /// ours to the byte is ours (a store may repeat a request whose answer was lost).
+    pub async fn append(&self, batch_id: BatchId, entry: &T) -> Result<()> {
+        let path = layout::log_entry(T::LOG, batch_id);
+        let content = entry::encode(entry)?;
+        match self.files.create(&path, content.clone()).await? {
+            Created::New => Ok(()),
+            Created::Exists if self.files.read(&path).await? == Some(content) => Ok(()),
+            Created::Exists => Err(Error::fenced(format!(
+                "{}/{path} was written by another run of this query, which owns the checkpoint now",
+                self.files.url()
+            ))
+            .hint("stop one of the two; a query may run only once at a time on a checkpoint")),
+        }
+    }
+
+    /// Removes an entry that is no longer needed.
+    pub(crate) async fn remove(&self, batch_id: BatchId) -> Result<()> {
+        self.files.delete(&layout::log_entry(T::LOG, batch_id)).await
+    }
+
+    fn damaged(&self, path: &str, damage: Damage) -> Error {
+        damage_error(&format!("{}/{path}", self.files.url()), damage, T::WAY_OUT)
+    }
+}
+
+/// The message for a file of a checkpoint that does not read.
+pub(crate) fn damage_error(file: &str, damage: Damage, way_out: &str) -> Error {
+    match damage {
+        Damage::Newer(version) => Error::data(format!(
+            "{file} has format {version}; this Pelton reads up to v{}",
+            entry::FORMAT_VERSION
+        ))
+        .hint("a newer Pelton wrote this checkpoint: run the query with that version or a later one"),
+        Damage::Foreign => {
+            Error::data(format!("{file} was not written by Pelton: its first line is no format version"))
+                .hint(
+                    "choose a directory of its own for the checkpoint; those of Apache Spark cannot be read",
+                )
+        }
+        Damage::Broken(why) => Error::data(format!("{file} is damaged: {why}")).hint(way_out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use futures::executor::block_on;
+    use pelton_core::{ErrorKind, MemoryFiles};
+    use serde_json::json;
+
+    fn entry(run: &str) -> OffsetEntry {
+        let offsets = SourceOffsets { start: None, end: Some(Offset(json!({"log": 4}))) };
+        OffsetEntry {
+            batch_time_ms: 1_796_019_617_281,
+            watermark_ms: None,
+            sources: BTreeMap::from([("flights".to_owned(), offsets)]),
+            plugins: BTreeMap::from([("p".to_owned(), PluginDigest("ab".repeat(32)))]),
+            run_id: RunId(run.into()),
+        }
+    }
+
+    fn log() -> (MemoryFiles, OffsetLog) {
+        let files = MemoryFiles::new();
+        (files.clone(), Log::new(Arc::new(files)))
+    }
+
+    #[test]
+    fn entries_come_back_and_are_listed_by_number() {
+        let (_, log) = log();
+        block_on(async {
+            for id in [0, 2, 10] {
+                log.append(BatchId(id), &entry("r")).await.unwrap();
+            }
+            assert_eq!(log.ids().await.unwrap(), [BatchId(0), BatchId(2), BatchId(10)]);
+            assert_eq!(log.get(BatchId(2)).await.unwrap(), Some(entry("r")));
+            assert_eq!(log.get(BatchId(3)).await.unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn an_entry_of_another_run_fences_and_ones_own_does_not() {
+        let (_, log) = log();
+        block_on(async {
+            log.append(BatchId(0), &entry("a")).await.unwrap();
+            log.append(BatchId(0), &entry("a")).await.unwrap();
+            let refused = log.append(BatchId(0), &entry("b")).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Fenced);
+            assert_eq!(log.get(BatchId(0)).await.unwrap(), Some(entry("a")));
+        });
+    }
+
+    #[test]
+    fn damage_names_the_file_and_the_way_out() {
+        let (files, log) = log();
+        block_on(async {
+            let content = entry::encode(&entry("a")).unwrap();
+            let edited = String::from_utf8(content.to_vec()).unwrap().replace("\"log\":4", "\"log\":5");
+            files.replace("offsets/0", Bytes::from(edited)).await.unwrap();
+            let refused = log.get(BatchId(0)).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Data);
+            assert!(refused.message().starts_with("memory:////offsets/0 is damaged"), "{refused}");
+            assert!(refused.hint_text().unwrap().contains("backup"), "{refused}");
+
+            files.replace("offsets/1", Bytes::from("v7\n{}\n")).await.unwrap();
+            let refused = log.get(BatchId(1)).await.unwrap_err();
+            assert!(refused.message().contains("has format v7; this Pelton reads up to v1"), "{refused}");
+        });
+    }
+}

@@ -1,1 +1,8 @@
-//! stub
+//! Stores for the state of stateful operators, behind [`pelton_core::StateStore`].
+//!
+//! Stands on `core` alone. [`MemoryStateStore`] keeps everything in memory and dies with the process: it serves
+//! tests and runs without a checkpoint.
+
+mod memory;
+
+pub use memory::MemoryStateStore;

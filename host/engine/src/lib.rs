@@ -1,1 +1,36 @@
-//! stub
+//! The micro-batch loop: what turns sources, steps and a sink into a query that is done exactly once.
+//!
+//! ```text
+//! Start { name, files, clock }.recover()        own the checkpoint, learn where to go on
+//!   → Query::builder(recovered)                 hand over the parts
+//!       .input(…).logic(…).sink(…).build()      they fit each other and the checkpoint
+//!         → query.run(&control)                 fire triggers; `micro_batch` is one turn
+//! ```
+//!
+//! Stands on `core` and `checkpoint`; knows sources, steps and sinks only as core's ports. It owns the clock and the
+//! worker threads; no other crate on the rows' way has either.
+
+mod admission;
+mod builder;
+mod clock;
+mod meters;
+mod micro_batch;
+pub mod progress;
+mod query;
+mod recover;
+mod report;
+mod rows;
+pub mod testing;
+mod trigger;
+
+pub use builder::QueryBuilder;
+pub use clock::SystemClock;
+pub use micro_batch::Turn;
+pub use progress::{Progress, RunEnd, RunSummary};
+pub use query::{Logic, PluginCode, Query, RunControl};
+pub use recover::{Recovered, Start};
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod query_tests;

@@ -1,0 +1,245 @@
+//! What a query tells about itself: one [`Progress`] a micro-batch, one [`RunSummary`] a run.
+//!
+//! Made by `micro_batch`, given to the listener that the binary sets. The fields are those of Spark's
+//! `StreamingQueryProgress` in snake case, and a few more; durations are milliseconds with a fraction, because a
+//! micro-batch takes only one or two.
+
+use chrono::{DateTime, SecondsFormat};
+use pelton_core::{BatchId, Offset, QueryId, RunId};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What became of one micro-batch. Spark's `StreamingQueryProgress`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Progress {
+    /// The query's identity.
+    pub id: QueryId,
+    /// This run of it.
+    pub run_id: RunId,
+    /// The pipeline file's `name`.
+    pub name: String,
+    /// The micro-batch's processing time, ISO 8601 in UTC.
+    pub timestamp: String,
+    /// The micro-batch's number.
+    pub batch_id: BatchId,
+    /// It had been planned by a run that died.
+    pub is_rerun: bool,
+    /// Rows decoded, over all sources.
+    pub num_input_rows: u64,
+    /// Rows decoded a second since the micro-batch before began (0 in a run's first).
+    pub input_rows_per_second: f64,
+    /// Rows decoded a second while this micro-batch ran.
+    pub processed_rows_per_second: f64,
+    /// Where the time went.
+    pub duration_ms: DurationMs,
+    /// Times seen in the data.
+    pub event_time: EventTime,
+    /// One a stateful operator.
+    pub state_operators: Vec<StateOperatorProgress>,
+    /// One a source, in the pipeline's order.
+    pub sources: Vec<SourceProgress>,
+    /// The sink.
+    pub sink: SinkProgress,
+    /// Rows that a function refused.
+    pub num_refused_rows: u64,
+    /// Rows behind the watermark.
+    pub num_late_rows: u64,
+    /// Rows written to the dead letters.
+    pub num_dead_letters: u64,
+}
+
+/// Milliseconds by stage. `decode` and `segments` are sums over worker threads and so may exceed the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct DurationMs {
+    /// Asking the sources what is new (not in a rerun).
+    pub latest_offset: f64,
+    /// Writing `offsets/N` (not in a rerun).
+    pub wal_commit: f64,
+    /// Opening the sources' ranges and waiting for their blocks.
+    pub get_batch: f64,
+    /// Decoding, summed over workers.
+    pub decode: f64,
+    /// Steps and plugins, summed over workers.
+    pub segments: f64,
+    /// From the first row asked for to the sink's answer: everything above but the first two runs inside it.
+    pub add_batch: f64,
+    /// The sink's own share: encoding and writing summed over threads if the sink measures it, else what is left
+    /// of `add_batch` without waiting for rows.
+    pub sink: f64,
+    /// Writing `commits/N`.
+    pub commit_offsets: f64,
+    /// Acknowledging the sources and trimming the logs.
+    pub clean_up: f64,
+    /// The whole micro-batch.
+    pub trigger_execution: f64,
+}
+
+/// Times seen in the data, ISO 8601 in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct EventTime {
+    /// The watermark that the micro-batch ran with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<String>,
+}
+
+/// What a stateful operator did. Spark's `StateOperatorProgress`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct StateOperatorProgress {
+    /// Its stable name.
+    pub operator_name: String,
+    /// Entries after the micro-batch.
+    pub num_rows_total: u64,
+    /// Entries it changed.
+    pub num_rows_updated: u64,
+    /// Entries it removed.
+    pub num_rows_removed: u64,
+    /// Rows it gave up as late.
+    pub num_rows_dropped_by_watermark: u64,
+}
+
+/// What a source gave. Spark's `SourceProgress`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceProgress {
+    /// Its name in the pipeline file.
+    pub name: String,
+    /// What it says of itself.
+    pub description: String,
+    /// Where the micro-batch before ended.
+    pub start_offset: Option<Offset>,
+    /// Where this one ends.
+    pub end_offset: Option<Offset>,
+    /// Rows decoded.
+    pub num_input_rows: u64,
+    /// Bytes read.
+    pub num_input_bytes: u64,
+    /// Records that did not decode and were dropped or sent to the dead letters.
+    pub num_malformed_rows: u64,
+}
+
+/// What the sink took. Spark's `SinkProgress`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SinkProgress {
+    /// What it says of itself.
+    pub description: String,
+    /// Rows it took.
+    pub num_output_rows: u64,
+    /// Bytes it wrote, if it writes bytes.
+    pub num_output_bytes: u64,
+    /// Files it made visible, if it writes files.
+    pub num_output_files: u64,
+    /// It had the micro-batch already and took nothing.
+    pub already_committed: bool,
+}
+
+/// Why a run ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    /// The trigger has nothing more to fire for.
+    #[default]
+    Finished,
+    /// It was asked to stop and the running micro-batch is committed.
+    Stopped,
+    /// It was told to end at once; the running micro-batch runs again at the next start.
+    Aborted,
+}
+
+/// A whole run, summed up.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RunSummary {
+    /// Why it ended.
+    pub end: RunEnd,
+    /// Micro-batches committed.
+    pub batches: u64,
+    /// Rows decoded.
+    pub rows_in: u64,
+    /// Rows that the sink took.
+    pub rows_out: u64,
+    /// Records that did not decode and were dropped or sent to the dead letters.
+    pub rows_malformed: u64,
+    /// Rows that a function refused.
+    pub rows_refused: u64,
+    /// Rows behind the watermark.
+    pub rows_late: u64,
+    /// Rows written to the dead letters.
+    pub dead_letters: u64,
+    /// Bytes read.
+    pub bytes_in: u64,
+    /// Bytes that the sink wrote.
+    pub bytes_out: u64,
+    /// Files that the sink made visible.
+    pub files_out: u64,
+    /// From the start of the run to its end.
+    pub seconds: f64,
+    /// Where the time went.
+    pub stages: StageSeconds,
+}
+
+/// Busy seconds by stage. `decode`, `process` and `sink` are sums over threads: with n threads they may add up to
+/// n times the run's time.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct StageSeconds {
+    /// Asking the sources and waiting for their blocks.
+    pub read: f64,
+    /// Decoding blocks.
+    pub decode: f64,
+    /// Steps and plugins.
+    pub process: f64,
+    /// Encoding and writing.
+    pub sink: f64,
+    /// Offset log, commit log, trimming.
+    pub log: f64,
+}
+
+impl RunSummary {
+    /// Adds a micro-batch.
+    pub(crate) fn add(&mut self, progress: &Progress) {
+        let inputs = &progress.sources;
+        self.batches += 1;
+        self.rows_in += progress.num_input_rows;
+        self.rows_out += progress.sink.num_output_rows;
+        self.rows_malformed += inputs.iter().map(|source| source.num_malformed_rows).sum::<u64>();
+        self.rows_refused += progress.num_refused_rows;
+        self.rows_late += progress.num_late_rows;
+        self.dead_letters += progress.num_dead_letters;
+        self.bytes_in += inputs.iter().map(|source| source.num_input_bytes).sum::<u64>();
+        self.bytes_out += progress.sink.num_output_bytes;
+        self.files_out += progress.sink.num_output_files;
+        let spent = &progress.duration_ms;
+        self.stages.read += (spent.latest_offset + spent.get_batch) / 1e3;
+        self.stages.decode += spent.decode / 1e3;
+        self.stages.process += spent.segments / 1e3;
+        self.stages.sink += spent.sink / 1e3;
+        self.stages.log += (spent.wal_commit + spent.commit_offsets + spent.clean_up) / 1e3;
+    }
+}
+
+/// Milliseconds to the microsecond.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// `2026-11-30T06:19:49.456Z`; a time outside the calendar shows as its number.
+pub(crate) fn iso8601(time_ms: i64) -> String {
+    DateTime::from_timestamp_millis(time_ms)
+        .map_or_else(|| time_ms.to_string(), |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+/// Rows a second; 0 where no time has passed.
+pub(crate) fn rate(rows: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { (rows as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_rates_read_as_sparks_do() {
+        assert_eq!(iso8601(1_796_019_589_456), "2026-11-30T06:19:49.456Z");
+        assert_eq!(iso8601(i64::MAX), i64::MAX.to_string());
+        assert_eq!(rate(10, 4.0), 2.5);
+        assert_eq!(rate(10, 0.0), 0.0);
+        assert_eq!(millis(Duration::from_nanos(1_234_567)), 1.235);
+    }
+}

@@ -1,0 +1,171 @@
+//! A query: its parts, and the loop that fires its triggers.
+//!
+//! Built by [`crate::QueryBuilder`], run by the binary. One turn of the loop is in `micro_batch`.
+
+use crate::builder::QueryBuilder;
+use crate::clock::Stopwatch;
+use crate::micro_batch::{Position, Turn};
+use crate::progress::{Progress, RunEnd, RunSummary};
+use crate::recover::Recovered;
+use crate::trigger;
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use pelton_checkpoint::Checkpoint;
+use pelton_core::{Clock, FileManager, PluginDigest, ReadLimit, Result, Segment, Sink, Source, Trigger};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Is told of every committed micro-batch.
+pub(crate) type Listener = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// The bytes of a plugin under their digest.
+#[derive(Debug, Clone)]
+pub struct PluginCode {
+    /// SHA-256 of the bytes.
+    pub digest: PluginDigest,
+    /// What was compiled.
+    pub bytes: Bytes,
+}
+
+/// What the user wrote, in one version: the steps, bound to the plugins that they call.
+#[derive(Clone, Default)]
+pub struct Logic {
+    /// One an input, in their order; all give the same columns.
+    pub segments: Vec<Arc<dyn Segment>>,
+    /// The plugins in them, by their name in the pipeline file.
+    pub plugins: BTreeMap<String, PluginCode>,
+}
+
+impl Logic {
+    /// The columns that go to the sink.
+    pub(crate) fn schema(&self) -> Option<SchemaRef> {
+        self.segments.first().map(|segment| segment.schema())
+    }
+}
+
+/// A source under its name in the pipeline file.
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) source: Arc<dyn Source>,
+}
+
+/// How a run is asked to end.
+#[derive(Debug, Clone, Default)]
+pub struct RunControl {
+    /// Ends the run after the micro-batch that is running, which is committed.
+    pub stop: CancellationToken,
+    /// Ends the run at once. The micro-batch that is running runs again at the next start.
+    pub abort: CancellationToken,
+}
+
+/// A query that is ready to run. It owns its checkpoint until it is dropped.
+///
+/// A failure ends it: there is no retry, as in Spark. A new start goes on where this one stood.
+pub struct Query {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) logic: Arc<Logic>,
+    /// For the micro-batch that runs again, if it ran other plugins than `logic`.
+    pub(crate) rerun_logic: Option<Arc<Logic>>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) trigger: Trigger,
+    pub(crate) limit: ReadLimit,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dead_letters: Arc<dyn FileManager>,
+    pub(crate) parallelism: usize,
+    pub(crate) polling_delay: Duration,
+    pub(crate) listener: Option<Listener>,
+    /// How far the query is.
+    pub(crate) position: Position,
+    /// When the micro-batch before began, for rates.
+    pub(crate) last_started: Option<Stopwatch>,
+    pub(crate) summary: RunSummary,
+    pub(crate) failed: bool,
+}
+
+impl Query {
+    /// Begins to put a query together.
+    pub fn builder(recovered: Recovered) -> QueryBuilder {
+        QueryBuilder::new(recovered)
+    }
+
+    /// What the run has done so far.
+    pub fn summary(&self) -> &RunSummary {
+        &self.summary
+    }
+
+    /// Runs until the trigger has nothing more to fire for, a micro-batch fails, or it is asked to end.
+    pub async fn run(&mut self, control: &RunControl) -> Result<RunSummary> {
+        let watch = Stopwatch::start();
+        let end = tokio::select! {
+            biased;
+            () = control.abort.cancelled() => Ok(RunEnd::Aborted),
+            end = self.fire(&control.stop) => end,
+        };
+        self.summary.seconds = watch.elapsed().as_secs_f64();
+        self.summary.end = end?;
+        Ok(self.summary.clone())
+    }
+
+    /// Does once what Spark's `Trigger.AvailableNow` does first: fixes where the sources end.
+    async fn prepare_for_available_now(&self) -> Result<()> {
+        for input in &self.inputs {
+            input.source.prepare_for_available_now().await?;
+        }
+        Ok(())
+    }
+
+    async fn fire(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
+        match self.trigger {
+            Trigger::Once => self.run_once().await.map(|_| RunEnd::Finished),
+            Trigger::AvailableNow => {
+                self.prepare_for_available_now().await?;
+                self.fire_until_idle(stop).await
+            }
+            Trigger::AsFastAsPossible => self.fire_as_fast_as_possible(stop).await,
+            Trigger::ProcessingTime(interval) if interval.as_millis() <= 0 => {
+                self.fire_as_fast_as_possible(stop).await
+            }
+            Trigger::ProcessingTime(interval) => self.fire_every(interval.as_millis(), stop).await,
+        }
+    }
+
+    async fn fire_until_idle(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
+        while !stop.is_cancelled() {
+            if self.run_once().await? == Turn::Idle {
+                return Ok(RunEnd::Finished);
+            }
+        }
+        Ok(RunEnd::Stopped)
+    }
+
+    async fn fire_as_fast_as_possible(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
+        while !stop.is_cancelled() {
+            if self.run_once().await? == Turn::Idle {
+                let rest = tokio::time::sleep(self.polling_delay);
+                tokio::select! { () = rest => {}, () = stop.cancelled() => {} }
+            }
+        }
+        Ok(RunEnd::Stopped)
+    }
+
+    async fn fire_every(&mut self, interval_ms: i64, stop: &CancellationToken) -> Result<RunEnd> {
+        while !stop.is_cancelled() {
+            let fired_ms = self.clock.now_ms();
+            self.run_once().await?;
+            let next_ms = trigger::next_trigger_ms(fired_ms, interval_ms);
+            let took_ms = self.clock.now_ms() - fired_ms;
+            if took_ms > interval_ms {
+                tracing::warn!(
+                    took_ms,
+                    interval_ms,
+                    "the micro-batch took longer than its trigger's interval"
+                );
+            }
+            tokio::select! { () = self.clock.sleep_until(next_ms) => {}, () = stop.cancelled() => {} }
+        }
+        Ok(RunEnd::Stopped)
+    }
+}

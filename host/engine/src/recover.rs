@@ -1,0 +1,105 @@
+//! The first step of a start: own the checkpoint and learn where to go on, before anything is assembled.
+//!
+//! Called by the binary. What it learns decides what must be loaded: a micro-batch that runs again wants the
+//! plugins that its entry names, which are perhaps not those of the pipeline file.
+
+use bytes::Bytes;
+use pelton_checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, OffsetEntry, Opening, Resume};
+use pelton_core::{BatchId, Clock, FileManager, PluginDigest, QueryId, Result, RunId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A query that is to start.
+#[derive(Clone)]
+pub struct Start {
+    /// The pipeline file's `name`.
+    pub query_name: String,
+    /// The checkpoint's tree ([`pelton_core::MemoryFiles`] for a run that is not to be remembered).
+    pub files: Arc<dyn FileManager>,
+    /// The query's clock.
+    pub clock: Arc<dyn Clock>,
+    /// The id of the query if the checkpoint is new; `None` makes a UUID. Functions' random seeds follow from it, so
+    /// a run without a checkpoint that is to be repeatable sets it.
+    pub query_id: Option<QueryId>,
+    /// How many micro-batches the logs remember, at least 2.
+    pub min_batches_to_retain: u64,
+}
+
+impl Start {
+    /// With Spark's retention and a new id.
+    pub fn new(query_name: impl Into<String>, files: Arc<dyn FileManager>, clock: Arc<dyn Clock>) -> Self {
+        let query_name = query_name.into();
+        Self { query_name, files, clock, query_id: None, min_batches_to_retain: MIN_BATCHES_TO_RETAIN }
+    }
+
+    /// Takes the checkpoint and reads its logs. Errors: those of [`Checkpoint::open`] and [`Checkpoint::resume`].
+    pub async fn recover(self) -> Result<Recovered> {
+        let opening = Opening {
+            query_name: self.query_name,
+            new_query_id: self.query_id.unwrap_or_else(|| QueryId(random_uuid())),
+            run_id: RunId(random_uuid()),
+            now_ms: self.clock.now_ms(),
+            min_batches_to_retain: self.min_batches_to_retain,
+        };
+        let mut checkpoint = Checkpoint::open(self.files, opening).await?;
+        let resume = checkpoint.resume().await?;
+        Ok(Recovered { checkpoint, resume, clock: self.clock })
+    }
+}
+
+/// A query whose checkpoint is owned and read; [`crate::Query::builder`] takes it.
+pub struct Recovered {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) resume: Resume,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Recovered {
+    /// The checkpoint: trees for the sources' and the sink's own logs, the query's id.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Where to go on.
+    pub fn resume(&self) -> &Resume {
+        &self.resume
+    }
+
+    /// The query's identity.
+    pub fn query_id(&self) -> &QueryId {
+        &self.checkpoint.metadata().query_id
+    }
+
+    /// The last micro-batch that is surely done.
+    pub fn last_committed(&self) -> Option<BatchId> {
+        self.resume.last_committed()
+    }
+
+    /// The plugins that the micro-batch to be repeated ran with, by name. `None` if none is to be repeated.
+    pub fn rerun_plugins(&self) -> Option<&BTreeMap<String, PluginDigest>> {
+        match &self.resume {
+            Resume::Rerun { entry, .. } => Some(&entry.plugins),
+            Resume::Fresh | Resume::Next { .. } => None,
+        }
+    }
+
+    /// The bytes of one of them, from the checkpoint.
+    pub async fn load_plugin(&self, digest: &PluginDigest) -> Result<Bytes> {
+        self.checkpoint.load_plugin(digest).await
+    }
+
+    /// The newest entry of the offset log.
+    pub(crate) fn newest_entry(&self) -> Option<&OffsetEntry> {
+        match &self.resume {
+            Resume::Fresh => None,
+            Resume::Rerun { entry, .. } => Some(entry),
+            Resume::Next { last, .. } => Some(last),
+        }
+    }
+}
+
+/// Names of queries and runs are the only random thing in the engine; the query's is kept for life in its checkpoint.
+#[allow(clippy::disallowed_methods, reason = "an identity, not data")]
+fn random_uuid() -> String {
+    uuid::Uuid::new_v4().to_string()
+}

@@ -1,0 +1,71 @@
+//! Says what became of a micro-batch: from its counts to the [`Progress`] that the listener gets.
+//!
+//! Called by `micro_batch` when all is done; decides nothing.
+
+use crate::clock::Stopwatch;
+use crate::meters::InputMeter;
+use crate::micro_batch::BatchContext;
+use crate::progress::{self, EventTime, Progress, SinkProgress, SourceProgress, millis};
+use crate::query::{Input, Query};
+use pelton_checkpoint::SourceOffsets;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+impl Query {
+    pub(crate) fn report(&mut self, mut batch: BatchContext, started: Stopwatch) {
+        let meters = &batch.meters;
+        let of_nanos = |nanos: &AtomicU64| millis(Duration::from_nanos(nanos.load(Relaxed)));
+        batch.spent.get_batch += of_nanos(&meters.read_nanos);
+        batch.spent.decode = of_nanos(&meters.decode_nanos);
+        batch.spent.segments = of_nanos(&meters.process_nanos);
+        let since_last = self
+            .last_started
+            .replace(started)
+            .map_or(0.0, |last| last.elapsed().saturating_sub(started.elapsed()).as_secs_f64());
+        let progress = self.progress(&batch, since_last);
+        self.summary.add(&progress);
+        if let Some(listener) = &self.listener {
+            listener(&progress);
+        }
+    }
+
+    fn progress(&self, batch: &BatchContext, seconds_since_last: f64) -> Progress {
+        let meters = &batch.meters;
+        let sources = self.inputs.iter().zip(&batch.ranges).zip(&meters.inputs);
+        let source = |((input, range), meter): ((&Input, &SourceOffsets), &InputMeter)| SourceProgress {
+            name: input.name.clone(),
+            description: input.source.description(),
+            start_offset: range.start.clone(),
+            end_offset: range.end.clone(),
+            num_input_rows: meter.rows.load(Relaxed),
+            num_input_bytes: meter.bytes.load(Relaxed),
+            num_malformed_rows: meter.malformed.load(Relaxed),
+        };
+        let num_input_rows = meters.inputs.iter().map(|meter| meter.rows.load(Relaxed)).sum();
+        Progress {
+            id: batch.info.query_id.clone(),
+            run_id: self.checkpoint.run_id().clone(),
+            name: self.checkpoint.metadata().query_name.clone(),
+            timestamp: progress::iso8601(batch.info.time_ms),
+            batch_id: batch.info.batch_id,
+            is_rerun: batch.is_rerun,
+            num_input_rows,
+            input_rows_per_second: progress::rate(num_input_rows, seconds_since_last),
+            processed_rows_per_second: progress::rate(num_input_rows, batch.spent.trigger_execution / 1e3),
+            duration_ms: batch.spent,
+            event_time: EventTime { watermark: batch.info.watermark_ms.map(progress::iso8601) },
+            state_operators: Vec::new(),
+            sources: sources.map(source).collect(),
+            sink: SinkProgress {
+                description: self.sink.description(),
+                num_output_rows: batch.sink.rows,
+                num_output_bytes: batch.sink.bytes,
+                num_output_files: batch.sink.files,
+                already_committed: batch.sink.already_committed,
+            },
+            num_refused_rows: meters.refused.load(Relaxed),
+            num_late_rows: meters.late.load(Relaxed),
+            num_dead_letters: meters.dead_letters.load(Relaxed),
+        }
+    }
+}

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 3] = [
+const RUST: [(&str, &str); 4] = [
     ("flights-rust", "flights-rust.wasm"),
-    ("pelton-redact", "redact.wasm"),
-    ("pelton-conformance-guest", "conformance.wasm"),
+    ("redact", "redact.wasm"),
+    ("conformance-guest", "conformance.wasm"),
+    ("pelton-bench-guest", "bench.wasm"),
 ];
 
 /// The plugin of the demo and of most examples.

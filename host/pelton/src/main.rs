@@ -1,1 +1,33 @@
-fn main(){}
+//! `pelton`: the command line. This file shows the whole program; each command is a module of its own.
+//!
+//! Data goes to stdout, everything else to stderr. Exit code 0: done; 1: the query or the data failed;
+//! 2: the request was wrong.
+
+mod cli;
+mod commands;
+mod json;
+mod logging;
+mod plugins;
+mod report;
+
+use clap::Parser;
+use cli::{Cli, Command, PluginCommand};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    logging::start(&cli.logging);
+    let done = match cli.command {
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Explain(arguments) => commands::explain::run(&arguments),
+        Command::Pipe(arguments) => commands::pipe::run(&arguments),
+        Command::Plugin(PluginCommand::New(arguments)) => commands::plugin::new::run(&arguments),
+        Command::Plugin(PluginCommand::Build(arguments)) => commands::plugin::build::run(&arguments),
+        Command::Plugin(PluginCommand::Inspect(arguments)) => commands::plugin::inspect::run(&arguments),
+        Command::Plugin(PluginCommand::Test(arguments)) => commands::plugin::test::run(&arguments),
+        Command::Schema(arguments) => commands::schema::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+    };
+    report::exit_code(done)
+}

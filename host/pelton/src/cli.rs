@@ -1,0 +1,282 @@
+//! What can be typed: every command, its arguments and its help. Used by `main`; it only reads, it does nothing.
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use pelton_core::Trigger;
+use pelton_plan::file::TriggerSpec;
+use std::path::PathBuf;
+
+/// A stream processor in one binary, with sandboxed Wasm plugins.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pelton",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  pelton run pipeline.yaml                       run a query until Ctrl-C
+  pelton run pipeline.yaml --trigger available_now
+                                                 process what is there, then end
+  pelton plugin new my-plugin --lang rust        start a plugin
+  cat rows.jsonl | pelton pipe my-plugin.wasm    run it as a Unix filter
+
+Exit codes: 0 done, 1 the query or the data failed, 2 the request was wrong."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How much is said on stderr.
+#[derive(Debug, Args)]
+pub(crate) struct Logging {
+    /// Say more on stderr (-vv: everything)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run queries until they end or a signal comes
+    Run(RunArgs),
+    /// Check a pipeline file: syntax, names, types, plugins
+    Check(PipelineArgs),
+    /// Print the plan of a pipeline file
+    Explain(PipelineArgs),
+    /// Send JSON lines from stdin through plugin functions to stdout
+    Pipe(PipeArgs),
+    /// Start, build, describe and test plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Print the JSON Schema of pipeline files, for editors
+    #[command(after_help = "Example:
+  pelton schema > pipeline.schema.json
+  # then, as the first line of a pipeline file:
+  # yaml-language-server: $schema=pipeline.schema.json")]
+    Schema(SchemaArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "Examples:
+  pelton completions bash > ~/.local/share/bash-completion/completions/pelton
+  pelton completions zsh > \"${fpath[1]}/_pelton\"
+  pelton completions fish > ~/.config/fish/completions/pelton.fish")]
+    Completions(CompletionsArgs),
+}
+
+/// Pipeline files and what the command line changes in them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton check pipeline.yaml
+  pelton explain pipeline.yaml --set sink.connector=console")]
+pub(crate) struct PipelineArgs {
+    /// Pipeline files (YAML or JSON)
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Set a value of the file: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Take a plugin from another file than the pipeline file says
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
+    pub(crate) plugins: Vec<(String, String)>,
+}
+
+/// How to run queries.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton run pipeline.yaml
+  pelton run pipeline.yaml --trigger available_now
+  pelton run pipeline.yaml --trigger '10 seconds' --set sources.flights.path='in/*.csv'
+  pelton run pipeline.yaml --batch --set sink.connector=console
+  pelton run a.yaml b.yaml --progress json 2> progress.jsonl
+
+Ctrl-C finishes the micro-batch under way and commits it; a second Ctrl-C ends at once.")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) pipeline: PipelineArgs,
+    /// When micro-batches start: as_fast_as_possible, once, available_now, or an interval ('10 seconds')
+    #[arg(long, value_name = "TRIGGER", value_parser = trigger)]
+    pub(crate) trigger: Option<Trigger>,
+    /// Run once over everything that is there, as one batch, without a checkpoint
+    #[arg(long, conflicts_with = "trigger")]
+    pub(crate) batch: bool,
+    /// Report every micro-batch on stderr [default: words on a terminal, none elsewhere]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) progress: Option<Reporting>,
+    /// Report the whole run on stderr when it ends [default: words on a terminal, none elsewhere]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) summary: Option<Reporting>,
+    /// Worker threads for decoding and operators [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// How something is reported on stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reporting {
+    /// A line for a person
+    Words,
+    /// A line of JSON
+    Json,
+    /// Nothing
+    None,
+}
+
+/// What to send rows through.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cat flights.jsonl | pelton pipe flights.wasm:is_delayed
+  cat flights.jsonl | pelton pipe flights.wasm:legs redact.wasm:mask --config redact='{\"columns\": [\"tailnum\"]}'
+  pelton pipe flights.wasm:legs --input-schema 'carrier string, dep_delay double' < flights.jsonl
+
+A boolean function keeps the rows for which it is true; a transform gives any number of rows.
+Refused rows and lines that are no JSON object go to stderr with their line number; exit code 1 if there were any.")]
+pub(crate) struct PipeArgs {
+    /// Plugin file and function, in the order of the chain; without a function, the plugin's only one
+    #[arg(required = true, value_name = "PLUGIN.wasm[:FUNCTION]")]
+    pub(crate) functions: Vec<String>,
+    /// The columns of the input, as Spark's DDL [default: inferred from the first lines]
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) input_schema: Option<String>,
+    /// Configuration of the plugins: a JSON object, or NAME=OBJECT for the plugin file NAME.wasm alone
+    #[arg(long, value_name = "[NAME=]JSON")]
+    pub(crate) config: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Start a project that builds, has a test and a pipeline to try
+    New(NewArgs),
+    /// Build a project to NAME.wasm
+    Build(BuildArgs),
+    /// Say what a plugin file holds
+    Inspect(InspectArgs),
+    /// Run a plugin against cases: rows in, rows out, refused rows
+    Test(TestArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  pelton plugin new shout --lang rust && cd shout && pelton plugin build && pelton run pipeline.yaml")]
+pub(crate) struct NewArgs {
+    /// The plugin's name: lower case, digits, - and _; a folder of this name is made here
+    pub(crate) name: String,
+    /// The language
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    pub(crate) lang: Language,
+}
+
+/// A language that `plugin new` and `plugin build` know. Others compile to Wasm in their own ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    /// Rust, with the SDK
+    Rust,
+    /// C, freestanding, with the header
+    C,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The project's folder: with a Cargo.toml, or with C files
+    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+    /// Where to put the module [default: NAME.wasm in the project's folder]
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'")]
+pub(crate) struct InspectArgs {
+    /// The plugin: .wasm or .wat
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// How to print it
+    #[arg(long, default_value = "words")]
+    pub(crate) format: PrintFormat,
+}
+
+/// How a description is printed on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrintFormat {
+    /// For a person
+    Words,
+    /// For a program
+    Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  pelton plugin test my-plugin.wasm cases/*.json")]
+pub(crate) struct TestArgs {
+    /// The plugin: .wasm or .wat
+    #[arg(value_name = "PLUGIN", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Case files
+    #[arg(required = true, value_name = "CASES", value_hint = ValueHint::FilePath)]
+    pub(crate) cases: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// How to print it
+    #[arg(long, default_value = "json")]
+    pub(crate) format: SchemaFormat,
+}
+
+/// In which form the pipeline file is described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaFormat {
+    /// JSON Schema
+    Json,
+    /// The reference page, for reading
+    Markdown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' has no '='; write NAME=PATH")),
+    }
+}
+
+fn trigger(text: &str) -> Result<Trigger, String> {
+    let spec = TriggerSpec::parse(text).map_err(|error| match error.hint_text() {
+        Some(hint) => format!("{}: {hint}", error.message()),
+        None => error.message().to_owned(),
+    })?;
+    Ok(spec.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use pelton_core::Interval;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn triggers_are_read() {
+        assert_eq!(trigger("available_now"), Ok(Trigger::AvailableNow));
+        assert_eq!(trigger("10 seconds"), Ok(Trigger::ProcessingTime(Interval::from_millis(10_000))));
+        assert!(trigger("sometimes").is_err_and(|why| why.contains("available_now")));
+    }
+
+    #[test]
+    fn pairs_keep_what_follows_the_first_equals_sign() {
+        assert_eq!(pair("a.b=c=d"), Ok(("a.b".to_owned(), "c=d".to_owned())));
+        assert!(pair("=x").is_err() && pair("x").is_err());
+    }
+}

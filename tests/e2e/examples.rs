@@ -1,0 +1,95 @@
+//! Every example runs as it stands, and gives what it is known to give.
+//!
+//! A folder under `examples/` with a `pipeline.yaml` has a test here, or the last one fails.
+
+use anyhow::{Result, ensure};
+use pelton_tests::{Pelton, committed_rows, plugin, repository};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// The examples that the tests below run.
+const TESTED: [&str; 3] = ["01-flights", "02-rate-console", "03-malformed"];
+
+fn run(example: &str, folder: &Path) -> Result<Pelton> {
+    let pipeline = format!("examples/{example}/pipeline.yaml");
+    Ok(Pelton::new(["run", pipeline.as_str()])?.set("checkpoint", &folder.join("checkpoint")))
+}
+
+fn summary(stderr: &str) -> Result<Value> {
+    let lines = stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.last().ok_or_else(|| anyhow::anyhow!("no summary in\n{stderr}"))
+}
+
+/// Compares with a file of the repository that shows the rows.
+fn same_as(rows: &[String], golden: &str) -> Result<()> {
+    let path = repository().join(golden);
+    let expected = std::fs::read_to_string(&path)?;
+    let expected: Vec<&str> = expected.lines().collect();
+    for (at, (row, wanted)) in rows.iter().zip(&expected).enumerate() {
+        ensure!(row == wanted, "row {} is\n{row}\nbut {golden} has\n{wanted}", at + 1);
+    }
+    ensure!(rows.len() == expected.len(), "{} rows, but {golden} has {}", rows.len(), expected.len());
+    Ok(())
+}
+
+#[test]
+fn flights_are_filtered_mapped_and_written_as_json() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("output");
+    let finished = run("01-flights", folder.path())?
+        .args(["--trigger", "available_now", "--summary", "json"])
+        .arg("--plugin")
+        .arg(format!("flights={}", plugin("flights-rust.wasm")?.display()))
+        .set("sink.path", &output)
+        .succeed()?;
+    let summary = summary(&finished.stderr)?;
+    ensure!(summary["rows_in"] == 20_013, "{summary}");
+    ensure!(summary["batches"] == 23, "one file a micro-batch: {summary}");
+
+    let rows = committed_rows(&output)?;
+    ensure!(summary["rows_out"] == rows.len(), "{} rows in the output, {summary}", rows.len());
+    // The whole is some thousand rows: the golden file shows the first of each micro-batch.
+    let shown: Vec<String> = rows.iter().step_by(500).cloned().collect();
+    same_as(&shown, "examples/01-flights/expected.jsonl")
+}
+
+#[test]
+fn rate_prints_tables_until_it_is_told_to_stop() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let finished = run("02-rate-console", folder.path())?.interrupt_after(Duration::from_millis(2500))?;
+    ensure!(finished.code == Some(0), "Ctrl-C is a good end: {finished:?}");
+    ensure!(finished.stdout.contains("|value|square|"), "no table in\n{}", finished.stdout);
+    ensure!(finished.stdout.contains("|2    |4     |"), "no row in\n{}", finished.stdout);
+    Ok(())
+}
+
+#[test]
+fn malformed_lines_go_to_the_dead_letters_and_harm_no_neighbour() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("output");
+    run("03-malformed", folder.path())?.set("sink.path", &output).succeed()?;
+    same_as(&committed_rows(&output)?, "examples/03-malformed/expected.csv")?;
+
+    let letters = std::fs::read_to_string(folder.path().join("checkpoint/dead-letters/0.jsonl"))?;
+    let letters = letters.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
+    let places: Vec<&str> = letters.iter().filter_map(|letter| letter["position"].as_str()).collect();
+    ensure!(places.len() == 3, "{letters:#?}");
+    for (place, line) in places.iter().zip(["17", "59", "102"]) {
+        ensure!(place.ends_with(&format!("departures.jsonl:{line}")), "{place} instead of line {line}");
+    }
+    Ok(())
+}
+
+#[test]
+fn no_example_is_left_out() -> Result<()> {
+    for entry in std::fs::read_dir(repository().join("examples"))? {
+        let path = entry?.path();
+        if path.join("pipeline.yaml").is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            ensure!(TESTED.contains(&name.as_str()), "examples/{name} has no test");
+            ensure!(path.join("README.md").is_file(), "examples/{name} has no README.md");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The end-to-end tests: everything that needs the real binary, real plugins or the whole repository.
+//! One program, so that it links once; this is its table of contents.
+//!
+//! `cargo xtask test` builds what they need and runs them.
+#![allow(clippy::disallowed_methods, reason = "tests measure and wait; no row depends on it")]
+
+/// Which crate may stand on which.
+mod law;
+/// Sizes, headers, and words that must not be in the code.
+mod tidy;
+
+/// The command line: help, exit codes, errors, `pipe`, `plugin new` and `build`.
+mod commands;
+/// The same cases against plugins in every language.
+mod conformance;
+/// `kill -9` at random moments, then the output of an undisturbed run.
+mod crash;
+/// Every example, its output compared with what it should be.
+mod examples;
+/// Generated pages are what the program would generate now.
+mod pages;

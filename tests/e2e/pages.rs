@@ -1,0 +1,69 @@
+//! Generated pages are what the program would generate now; documents keep their promises of size.
+
+use anyhow::{Context, Result, ensure};
+use pelton_tests::{Pelton, repository};
+
+fn is_current(page: &str, format: &str) -> Result<()> {
+    let generated = Pelton::new(["schema", "--format", format])?.succeed()?.stdout;
+    let page_path = repository().join(page);
+    let kept = std::fs::read_to_string(&page_path).with_context(|| format!("cannot read {page}"))?;
+    ensure!(
+        kept == generated,
+        "{page} is not what `pelton schema --format {format}` prints; run `cargo xtask docs`"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_pipeline_reference_is_current() -> Result<()> {
+    is_current("docs/pipeline-reference.md", "markdown")
+}
+
+#[test]
+fn the_json_schema_is_current() -> Result<()> {
+    is_current("docs/pipeline.schema.json", "json")
+}
+
+#[test]
+fn the_map_stays_short() -> Result<()> {
+    let words = std::fs::read_to_string(repository().join("ARCHITECTURE.md"))?.split_whitespace().count();
+    ensure!(words <= 3000, "ARCHITECTURE.md has {words} words; 3,000 are enough for a map");
+    Ok(())
+}
+
+/// Every relative link of the documents leads somewhere.
+#[test]
+fn documents_link_to_what_exists() -> Result<()> {
+    let mut broken = Vec::new();
+    for page in markdown_files()? {
+        let text = std::fs::read_to_string(&page)?;
+        let folder = page.parent().context("a page lies in a folder")?;
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = target.split('#').next().unwrap_or_default();
+            let outside = path.is_empty() || path.contains("://") || path.contains(' ');
+            if !outside && !folder.join(path).exists() {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    ensure!(broken.is_empty(), "links that lead nowhere:\n  {}", broken.join("\n  "));
+    Ok(())
+}
+
+fn markdown_files() -> Result<Vec<std::path::PathBuf>> {
+    let mut folders: Vec<_> =
+        ["", "docs", "examples", "examples/data", "plugins"].map(|folder| repository().join(folder)).into();
+    let mut pages = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path);
+            } else if path.is_dir() && folder.ends_with("examples") {
+                folders.push(path);
+            }
+        }
+    }
+    ensure!(pages.len() > 5, "only {} pages found", pages.len());
+    Ok(pages)
+}

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use pelton_core::{BatchId, Error, FileManager, PluginDigest, QueryId, Result, RunId};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Spark's `spark.sql.streaming.minBatchesToRetain`.
 pub const MIN_BATCHES_TO_RETAIN: u64 = 100;
@@ -76,7 +77,7 @@ pub struct Checkpoint {
     offsets: OffsetLog,
     commits: CommitLog,
     /// Everything below this number is trimmed.
-    trimmed_to: u64,
+    trimmed_to: AtomicU64,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -113,7 +114,7 @@ impl Checkpoint {
             retain: opening.min_batches_to_retain,
             offsets,
             commits,
-            trimmed_to: 0,
+            trimmed_to: AtomicU64::new(0),
             _lock: lock,
         })
     }
@@ -144,9 +145,9 @@ impl Checkpoint {
     }
 
     /// Reads the logs and says where to go on.
-    pub async fn resume(&mut self) -> Result<Resume> {
+    pub async fn resume(&self) -> Result<Resume> {
         let (offsets, commits) = (self.offsets.ids().await?, self.commits.ids().await?);
-        self.trimmed_to = offsets.iter().chain(&commits).min().map_or(0, |id| id.0);
+        self.trimmed_to.store(offsets.iter().chain(&commits).min().map_or(0, |id| id.0), Relaxed);
         let point = recovery::resume(&offsets, &commits).map_err(|damage| self.refuse(damage))?;
         match point {
             ResumePoint::Fresh => Ok(Resume::Fresh),
@@ -192,14 +193,15 @@ impl Checkpoint {
         self.commits.append(batch_id, entry).await
     }
 
-    /// Step 9: forgets entries that are older than the retention, a few at a time.
-    pub async fn trim(&mut self, committed: BatchId) -> Result<()> {
-        let keep_from = (committed.0 + 1).saturating_sub(self.retain);
-        let upto = keep_from.min(self.trimmed_to + TRIM_ENTRIES_MAX);
-        while self.trimmed_to < upto {
-            self.offsets.remove(BatchId(self.trimmed_to)).await?;
-            self.commits.remove(BatchId(self.trimmed_to)).await?;
-            self.trimmed_to += 1;
+    /// Forgets, a few at a time, entries older than the retention before the micro-batch that is `running`. Nothing
+    /// that a restart asks for is touched, so it may run beside [`Checkpoint::write_commit`].
+    pub async fn trim(&self, running: BatchId) -> Result<()> {
+        let keep_from = running.0.saturating_sub(self.retain);
+        let from = self.trimmed_to.load(Relaxed);
+        for id in (from..keep_from.min(from + TRIM_ENTRIES_MAX)).map(BatchId) {
+            self.offsets.remove(id).await?;
+            self.commits.remove(id).await?;
+            self.trimmed_to.store(id.next().0, Relaxed);
         }
         Ok(())
     }

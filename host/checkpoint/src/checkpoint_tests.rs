@@ -37,7 +37,7 @@ fn commit() -> CommitEntry {
     CommitEntry { next_watermark_ms: Some(7), sink: SinkCommit::default(), run_id: RunId("r-1".into()) }
 }
 
-async fn run_batches(checkpoint: &mut Checkpoint, upto: u64) {
+async fn run_batches(checkpoint: &Checkpoint, upto: u64) {
     for id in 0..upto {
         checkpoint.write_offsets(BatchId(id), &offsets(id)).await.unwrap();
         checkpoint.write_commit(BatchId(id), &commit()).await.unwrap();
@@ -84,7 +84,7 @@ fn a_checkpoint_of_spark_and_one_without_metadata_are_refused() {
         assert!(refused.message().contains("was not written by Pelton"), "{refused}");
 
         let files = MemoryFiles::new();
-        run_batches(&mut open(&files).await.unwrap(), 1).await;
+        run_batches(&open(&files).await.unwrap(), 1).await;
         files.delete("metadata").await.unwrap();
         let refused = open(&files).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Data);
@@ -96,9 +96,9 @@ fn a_checkpoint_of_spark_and_one_without_metadata_are_refused() {
 fn goes_on_fresh_again_and_next() {
     block_on(async {
         let files = MemoryFiles::new();
-        let mut checkpoint = open(&files).await.unwrap();
+        let checkpoint = open(&files).await.unwrap();
         assert_eq!(checkpoint.resume().await.unwrap(), Resume::Fresh);
-        run_batches(&mut checkpoint, 2).await;
+        run_batches(&checkpoint, 2).await;
         let next = Resume::Next { batch_id: BatchId(2), last: offsets(1), watermark_ms: Some(7) };
         assert_eq!(checkpoint.resume().await.unwrap(), next);
         checkpoint.write_offsets(BatchId(2), &offsets(2)).await.unwrap();
@@ -112,7 +112,7 @@ fn goes_on_fresh_again_and_next() {
 fn logs_that_do_not_join_are_damage() {
     block_on(async {
         let files = MemoryFiles::new();
-        let mut checkpoint = open(&files).await.unwrap();
+        let checkpoint = open(&files).await.unwrap();
         checkpoint.write_offsets(BatchId(0), &offsets(0)).await.unwrap();
         checkpoint.write_offsets(BatchId(1), &offsets(5)).await.unwrap();
         let refused = checkpoint.resume().await.unwrap_err();
@@ -127,18 +127,18 @@ fn logs_that_do_not_join_are_damage() {
 fn the_logs_stay_short_and_a_long_past_goes_piece_by_piece() {
     block_on(async {
         let files = MemoryFiles::new();
-        let mut checkpoint = open(&files).await.unwrap();
-        run_batches(&mut checkpoint, 20).await;
-        let kept = [BatchId(17), BatchId(18), BatchId(19)];
+        let checkpoint = open(&files).await.unwrap();
+        run_batches(&checkpoint, 20).await;
+        let kept = [16, 17, 18, 19].map(BatchId);
         assert_eq!(checkpoint.offsets.ids().await.unwrap(), kept);
         assert_eq!(checkpoint.commits.ids().await.unwrap(), kept);
 
         let retained = Opening { min_batches_to_retain: 100, ..opening("busy") };
         let files = MemoryFiles::new();
-        let mut long = Checkpoint::open(Arc::new(files.clone()), retained).await.unwrap();
-        run_batches(&mut long, 50).await;
+        let long = Checkpoint::open(Arc::new(files.clone()), retained).await.unwrap();
+        run_batches(&long, 50).await;
         drop(long);
-        let mut checkpoint = open(&files).await.unwrap();
+        let checkpoint = open(&files).await.unwrap();
         checkpoint.resume().await.unwrap();
         checkpoint.trim(BatchId(49)).await.unwrap();
         assert_eq!(checkpoint.offsets.ids().await.unwrap().first(), Some(&BatchId(TRIM_ENTRIES_MAX)));

@@ -62,7 +62,7 @@ async fn measure(what: &str, files: Arc<dyn FileManager>, batches: usize, rows: 
     println!("  wal_commit     {}", stage(|progress| progress.duration_ms.wal_commit));
     println!("  add_batch      {}", stage(|progress| progress.duration_ms.add_batch));
     println!("  commit_offsets {}", stage(|progress| progress.duration_ms.commit_offsets));
-    println!("  clean_up       {}", stage(|progress| progress.duration_ms.clean_up));
+    println!("  acknowledge    {}", stage(|progress| progress.duration_ms.acknowledge));
     Ok(())
 }
 

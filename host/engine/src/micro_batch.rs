@@ -6,8 +6,8 @@
 //! 3 read the ranges, decode
 //! 4 steps and plugins
 //! 6 the sink takes the rows, idempotent by (query id, N); dead letters are durable before it can
-//! 8 write commits/N                                  <- N is done
-//! 9 acknowledge the sources, trim the logs
+//! 8 write commits/N; trim the logs                   <- N is done
+//! 9 acknowledge the sources
 //! ```
 //!
 //! (5 and 7 are the stateful operators' and their state's.) [`Query::run_once`] holds every decision, its helpers
@@ -134,7 +134,7 @@ impl Query {
             )));
         }
         self.write_commit(&mut batch).await?;
-        self.clean_up(&mut batch).await?;
+        self.acknowledge(&mut batch).await?;
         batch.spent.trigger_execution = millis(started.elapsed());
         let batch_id = batch.info.batch_id;
         self.report(batch, started);
@@ -243,7 +243,7 @@ impl Query {
         Ok(())
     }
 
-    /// Step 8. From here on the query stands behind this micro-batch.
+    /// Step 8. From here on the query stands behind this micro-batch. Old entries of the logs go at the same time.
     async fn write_commit(&mut self, batch: &mut BatchContext) -> Result<()> {
         let watch = Stopwatch::start();
         let SinkReport { rows, bytes, files, .. } = batch.sink;
@@ -252,7 +252,11 @@ impl Query {
             sink: SinkCommit { rows, bytes, files },
             run_id: self.checkpoint.run_id().clone(),
         };
-        self.checkpoint.write_commit(batch.info.batch_id, &commit).await?;
+        let written = self.checkpoint.write_commit(batch.info.batch_id, &commit);
+        let (written, trimmed) = tokio::join!(written, self.checkpoint.trim(batch.info.batch_id));
+        written?;
+        // What cannot be removed now is removed later; the micro-batch is done all the same.
+        let _ = trimmed.inspect_err(|failed| tracing::warn!(%failed, "old log entries could not be removed"));
         self.position.batch_id = batch.info.batch_id.next();
         self.position.batch_time_ms = batch.info.time_ms;
         self.position.offsets = batch.ranges.iter().map(|range| range.end.clone()).collect();
@@ -260,8 +264,8 @@ impl Query {
         Ok(())
     }
 
-    /// Step 9. What cannot be trimmed now is trimmed later; the micro-batch is done all the same.
-    async fn clean_up(&mut self, batch: &mut BatchContext) -> Result<()> {
+    /// Step 9.
+    async fn acknowledge(&mut self, batch: &mut BatchContext) -> Result<()> {
         let watch = Stopwatch::start();
         for (input, range) in
             self.inputs.iter().zip(&batch.ranges).filter(|(_, range)| range.start != range.end)
@@ -270,10 +274,7 @@ impl Query {
             let done = input.source.commit(end).await;
             done.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
         }
-        if let Err(failed) = self.checkpoint.trim(batch.info.batch_id).await {
-            tracing::warn!(%failed, "old entries of the checkpoint's logs could not be removed");
-        }
-        batch.spent.clean_up = millis(watch.elapsed());
+        batch.spent.acknowledge = millis(watch.elapsed());
         Ok(())
     }
 }

@@ -66,10 +66,10 @@ pub struct DurationMs {
     /// The sink's own share: encoding and writing summed over threads if the sink measures it, else what is left
     /// of `add_batch` without waiting for rows.
     pub sink: f64,
-    /// Writing `commits/N`.
+    /// Writing `commits/N` and trimming the logs.
     pub commit_offsets: f64,
-    /// Acknowledging the sources and trimming the logs.
-    pub clean_up: f64,
+    /// Telling the sources what is committed.
+    pub acknowledge: f64,
     /// The whole micro-batch.
     pub trigger_execution: f64,
 }
@@ -179,7 +179,7 @@ pub struct RunSummary {
 /// n times the run's time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct StageSeconds {
-    /// Asking the sources and waiting for their blocks.
+    /// Asking the sources, waiting for their blocks, acknowledging them.
     pub read: f64,
     /// Decoding blocks.
     pub decode: f64,
@@ -206,11 +206,11 @@ impl RunSummary {
         self.bytes_out += progress.sink.num_output_bytes;
         self.files_out += progress.sink.num_output_files;
         let spent = &progress.duration_ms;
-        self.stages.read += (spent.latest_offset + spent.get_batch) / 1e3;
+        self.stages.read += (spent.latest_offset + spent.get_batch + spent.acknowledge) / 1e3;
         self.stages.decode += spent.decode / 1e3;
         self.stages.process += spent.segments / 1e3;
         self.stages.sink += spent.sink / 1e3;
-        self.stages.log += (spent.wal_commit + spent.commit_offsets + spent.clean_up) / 1e3;
+        self.stages.log += (spent.wal_commit + spent.commit_offsets) / 1e3;
     }
 }
 

@@ -41,7 +41,7 @@ impl Start {
             now_ms: self.clock.now_ms(),
             min_batches_to_retain: self.min_batches_to_retain,
         };
-        let mut checkpoint = Checkpoint::open(self.files, opening).await?;
+        let checkpoint = Checkpoint::open(self.files, opening).await?;
         let resume = checkpoint.resume().await?;
         Ok(Recovered { checkpoint, resume, clock: self.clock })
     }

@@ -8,8 +8,8 @@ use arrow::array::{Int64Array, RecordBatch};
 use bytes::Bytes;
 use pelton_core::files::{Fault, FaultyFiles};
 use pelton_core::{
-    BatchId, Clock, DeadLetter, FileManager, LossKind, ManualClock, MemoryFiles, QueryId, Result,
-    SegmentOutput, Trigger,
+    BatchId, Clock, Created, DeadLetter, ErrorKind, FileInfo, FileManager, FileWriter, LossKind, ManualClock,
+    MemoryFiles, QueryId, Result, SegmentOutput, Trigger,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -40,22 +40,26 @@ impl World {
         }
     }
 
-    /// One process: starts, runs what is there, ends; well or not.
-    async fn run(&self, files: Arc<dyn FileManager>) -> Result<()> {
+    async fn query(&self, files: Arc<dyn FileManager>) -> Result<Query> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let start = Start {
             query_id: Some(QueryId("q".into())),
             min_batches_to_retain: 2,
             ..Start::new("q", files, clock)
         };
-        let mut query = Query::builder(start.recover().await?)
+        Query::builder(start.recover().await?)
             .input("numbers", Arc::new(self.source.reopen()))
             .logic(logic())
             .sink(Arc::new(self.sink.clone()))
             .trigger(Trigger::AvailableNow)
             .parallelism(2)
             .build()
-            .await?;
+            .await
+    }
+
+    /// One process: starts, runs what is there, ends; well or not.
+    async fn run(&self, files: Arc<dyn FileManager>) -> Result<()> {
+        let mut query = self.query(files).await?;
         query.run(&RunControl::default()).await.map(|_| ())
     }
 
@@ -129,6 +133,64 @@ async fn every_file_operation_may_fail() {
             assert_eq!(world.outcome().await, expected, "{fault:?}, whose run ended with {disturbed:?}");
         }
     }
+}
+
+/// A tree on a storage without locks, as object stores are.
+#[derive(Debug)]
+struct Lockless(MemoryFiles);
+
+#[async_trait::async_trait]
+impl FileManager for Lockless {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+    async fn read(&self, path: &str) -> Result<Option<Bytes>> {
+        self.0.read(path).await
+    }
+    async fn create(&self, path: &str, content: Bytes) -> Result<Created> {
+        self.0.create(path, content).await
+    }
+    async fn replace(&self, path: &str, content: Bytes) -> Result<()> {
+        self.0.replace(path, content).await
+    }
+    async fn writer(&self, path: &str) -> Result<Box<dyn FileWriter>> {
+        self.0.writer(path).await
+    }
+    async fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.0.rename(from, to).await
+    }
+    async fn list(&self, dir: &str) -> Result<Vec<FileInfo>> {
+        self.0.list(dir).await
+    }
+    async fn delete(&self, path: &str) -> Result<()> {
+        self.0.delete(path).await
+    }
+    async fn lock(&self, _path: &str) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(()))
+    }
+    fn subtree(&self, dir: &str) -> Arc<dyn FileManager> {
+        self.0.subtree(dir)
+    }
+}
+
+#[tokio::test]
+async fn without_locks_the_slower_of_two_runs_is_fenced_and_the_quicker_goes_on() {
+    let world = World::new();
+    fill(&world);
+    let lockless = || Arc::new(Lockless(world.files.clone()));
+    let mut first = world.query(lockless()).await.unwrap();
+    let mut second = world.query(lockless()).await.unwrap();
+    first.run_once().await.unwrap();
+    first.run_once().await.unwrap();
+    let fenced = second.run_once().await.unwrap_err();
+    assert_eq!(fenced.kind(), ErrorKind::Fenced);
+    assert!(fenced.message().contains("offsets/0 was written by another run"), "{fenced}");
+    first.run(&RunControl::default()).await.unwrap();
+
+    let undisturbed = World::new();
+    fill(&undisturbed);
+    undisturbed.run_undisturbed().await;
+    assert_eq!(world.outcome().await, undisturbed.outcome().await);
 }
 
 #[derive(Debug, Clone)]

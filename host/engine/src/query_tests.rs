@@ -12,9 +12,10 @@ use crate::{Logic, PluginCode, Progress, Query, RunControl, RunEnd, Start, Syste
 use arrow::array::{Int64Array, RecordBatch};
 use bytes::Bytes;
 use pelton_core::files::Fault;
+use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, DeadLetter, Error, ErrorKind, FileManager, Interval, LossKind, ManualClock, MemoryFiles,
-    Segment, SegmentOutput, Trigger,
+    BatchId, BatchInfo, DeadLetter, Error, ErrorKind, FileManager, Interval, LossKind, ManualClock,
+    MemoryFiles, OutputMode, Segment, SegmentOutput, Sink, SinkContext, SinkReport, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -405,4 +406,48 @@ async fn a_query_that_has_failed_does_not_go_on() {
     let refused = query.run_once().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Internal);
     assert!(sink.rows().is_empty());
+}
+
+/// Answers before it has read its rows.
+struct Hasty;
+
+#[async_trait::async_trait]
+impl Sink for Hasty {
+    fn description(&self) -> String {
+        "hasty".into()
+    }
+    fn output_modes(&self) -> &[OutputMode] {
+        &[OutputMode::Update]
+    }
+    async fn open(&self, _: SinkContext) -> pelton_core::Result<()> {
+        Ok(())
+    }
+    async fn write(&self, _: &BatchInfo, rows: RowStream) -> pelton_core::Result<SinkReport> {
+        drop(rows);
+        Ok(SinkReport::default())
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_leaves_rows_unread_and_one_that_cannot_take_the_mode_are_refused() {
+    for (mode, message) in [
+        (OutputMode::Append, "the sink `hasty` cannot take output mode append"),
+        (OutputMode::Update, "the sink `hasty` took a micro-batch without reading it to its end"),
+    ] {
+        let source = MemorySource::new(int_schema());
+        source.add(int_rows([1]));
+        let files = Arc::new(MemoryFiles::new());
+        let start = Start::new("test", files.clone(), Arc::new(SystemClock));
+        let builder = Query::builder(start.recover().await.unwrap())
+            .input("s0", Arc::new(source))
+            .logic(passing())
+            .output_mode(mode)
+            .sink(Arc::new(Hasty));
+        let failed = match builder.build().await {
+            Ok(mut query) => query.run_once().await.unwrap_err(),
+            Err(refused) => refused,
+        };
+        assert!(failed.message().contains(message), "{failed}");
+        assert!(files.read("commits/0").await.unwrap().is_none());
+    }
 }

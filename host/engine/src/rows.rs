@@ -165,3 +165,57 @@ impl<T> Stream for TimedRead<T> {
         polled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{int_rows, int_schema, pass_through, rows_text};
+    use pelton_core::{BatchId, Decoded, MemoryFiles, QueryId};
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    struct Counted(i64);
+    impl Block for Counted {
+        fn input_bytes(&self) -> u64 {
+            8
+        }
+        fn decode(self: Box<Self>) -> Result<Decoded> {
+            Ok(Decoded { batches: int_rows([self.0]), ..Decoded::default() })
+        }
+    }
+
+    /// `blocks` blocks, and how many of them were read so far.
+    fn counted(blocks: i64, parallelism: usize) -> (RowsOfBatch, Arc<AtomicU64>) {
+        let read = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&read);
+        let source = stream::iter(0..blocks).map(move |n| {
+            counter.fetch_add(1, SeqCst);
+            Ok(Box::new(Counted(n)) as Box<dyn Block>)
+        });
+        let info =
+            BatchInfo { query_id: QueryId("q".into()), batch_id: BatchId(0), time_ms: 0, watermark_ms: None };
+        let input = InputRows { index: 0, blocks: source.boxed(), segment: pass_through(int_schema()) };
+        let rows = RowsOfBatch {
+            info: Arc::new(info),
+            inputs: vec![input],
+            parallelism,
+            dead_letters: DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0)),
+            meters: Arc::new(Meters::new(1)),
+        };
+        (rows, read)
+    }
+
+    #[tokio::test]
+    async fn a_slow_sink_holds_the_source_back() {
+        for parallelism in [1, 3] {
+            let (rows, read) = counted(50, parallelism);
+            let mut stream = rows.into_stream();
+            for taken in 1..=50 {
+                let batch = stream.try_next().await.unwrap().unwrap();
+                assert_eq!(rows_text(&[batch]).unwrap(), [(taken - 1).to_string()]);
+                let ahead = read.load(SeqCst) - taken;
+                assert!(ahead <= parallelism as u64 + 1, "{ahead} blocks ahead of the sink");
+            }
+            assert!(stream.try_next().await.unwrap().is_none());
+        }
+    }
+}

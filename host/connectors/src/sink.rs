@@ -1,1 +1,20 @@
 //! Where rows go.
+//!
+//! The binary builds a sink from the pipeline file and hands it to the engine as [`pelton_core::Sink`]. A sink takes
+//! whole micro-batches; none reads the clock, and the file sink reaches storage by [`pelton_core::FileManager`] alone.
+
+pub mod console;
+pub mod file;
+pub mod memory;
+mod table;
+
+pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
+pub use file::{CommittedFile, FileSink, FileSinkOptions, committed_files};
+pub use memory::MemorySink;
+
+use std::num::NonZero;
+
+/// Pieces that are encoded at once.
+fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(8)
+}

@@ -1,0 +1,240 @@
+//! How micro-batches become visible in an output directory, and what happens to those of runs that died.
+
+use super::log::{HIDDEN, Log, LogEntry, LogFile, PENDING, Totals, batch_of, file_name};
+use futures::{StreamExt, TryStreamExt, stream};
+use pelton_core::{
+    BatchId, BatchInfo, Created, Error, FileManager, QueryId, Result, SinkContext, SinkReport,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// Moves and deletions under way at once.
+const AT_ONCE: usize = 8;
+
+/// An output directory that this run writes to.
+pub(super) struct Directory {
+    files: Arc<dyn FileManager>,
+    log: Log,
+    query_id: QueryId,
+    /// Part of the names of pending files: no two runs write to one name, whatever they believe of each other.
+    run: String,
+    last: Option<LogEntry>,
+    /// Pending files of other runs for micro-batches that are not decided: they go when these are.
+    undecided: Vec<(BatchId, String)>,
+    /// Frees the directory when dropped.
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory")
+            .field("files", &self.files)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the files of a micro-batch go before it is committed.
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    /// The tree of pending files.
+    pub(super) files: Arc<dyn FileManager>,
+    batch_id: BatchId,
+    run: String,
+    extension: String,
+}
+
+impl Pending {
+    /// Final and pending name of the micro-batch's n-th file.
+    pub(super) fn names(&self, number: usize, directory: &str) -> (String, String) {
+        let name = file_name(self.batch_id, number, &self.extension);
+        let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+        // The last ending keeps `*.json` and the like from finding it.
+        (path, format!("{}-{number:05}-{}{}.pending", self.batch_id, self.run, self.extension))
+    }
+}
+
+impl Directory {
+    /// Takes the directory for a run: refuses that of another query, finishes or removes what dead runs left.
+    pub(super) async fn open(files: Arc<dyn FileManager>, context: &SinkContext) -> Result<Self> {
+        let log = Log::of(&*files);
+        let lock = log.files.lock("lock").await?;
+        own(&*files, &log, &context.query_id).await?;
+        let mut directory = Self {
+            files,
+            log,
+            query_id: context.query_id.clone(),
+            run: run_token(),
+            last: None,
+            undecided: Vec::new(),
+            _lock: lock,
+        };
+        directory.recover().await?;
+        directory.check_against(context.last_committed)?;
+        Ok(directory)
+    }
+
+    /// Reads the log, moves the files that it has decided to their places and removes those that it has not.
+    pub(super) async fn recover(&mut self) -> Result<()> {
+        self.last = self.log.last().await?;
+        if let Some(entry) = self.last.as_ref().filter(|entry| entry.query_id != self.query_id) {
+            return Err(foreign(&*self.files, &entry.query_id));
+        }
+        let pending = self.log.files.list(PENDING).await?;
+        let names = pending.iter().filter_map(|file| file.path.strip_prefix(PENDING)?.strip_prefix('/'));
+        let decided: &[LogFile] = self.last.as_ref().map_or(&[], |entry| &entry.files);
+        let last = self.last.as_ref().map(|entry| entry.batch_id);
+        let (mut moves, mut leftovers) = (Vec::new(), Vec::new());
+        self.undecided.clear();
+        for name in names {
+            // Moves end before the next micro-batch begins: only the last entry can have any left.
+            if let Some(file) = decided.iter().find(|file| file.pending == name) {
+                moves.push(file.clone());
+                continue;
+            }
+            match batch_of_pending(name) {
+                Some(batch) if Some(batch) > last && !name.contains(&self.run) => {
+                    self.undecided.push((batch, name.to_owned()));
+                }
+                _ => leftovers.push(name.to_owned()),
+            }
+        }
+        self.publish(&moves).await?;
+        self.discard(leftovers).await
+    }
+
+    /// A report, if the micro-batch is done already.
+    pub(super) fn done(&self, batch: &BatchInfo) -> Result<Option<SinkReport>> {
+        if batch.query_id != self.query_id {
+            let (one, other) = (&batch.query_id, &self.query_id);
+            return Err(Error::internal(format!("a micro-batch of query {one} came to the sink of {other}")));
+        }
+        let Some(last) = self.last.as_ref().filter(|last| batch.batch_id <= last.batch_id) else {
+            return Ok(None);
+        };
+        let mut report = SinkReport { already_committed: true, ..SinkReport::default() };
+        if last.batch_id == batch.batch_id {
+            report.files = last.files.len() as u64;
+            report.rows = last.files.iter().map(|file| file.rows).sum();
+            report.bytes = last.files.iter().map(|file| file.size_bytes).sum();
+        }
+        Ok(Some(report))
+    }
+
+    /// Where the files of the next micro-batch go.
+    pub(super) fn pending(&self, batch_id: BatchId, extension: String) -> Pending {
+        Pending { files: self.log.files.subtree(PENDING), batch_id, run: self.run.clone(), extension }
+    }
+
+    /// Makes a micro-batch visible. One without files leaves no trace: it is as empty in every rerun.
+    pub(super) async fn commit(&mut self, batch_id: BatchId, files: Vec<LogFile>) -> Result<()> {
+        if !files.is_empty() {
+            let entry = self.entry(batch_id, files);
+            if self.log.append(&entry).await? == Created::Exists {
+                return Err(self.overtaken(batch_id));
+            }
+            let ids = self.log.ids().await?;
+            if ids.last().is_some_and(|last| *last > batch_id) {
+                // The entry was free only because another run, far ahead, has pruned it.
+                self.log.remove(batch_id).await?;
+                return Err(self.overtaken(batch_id));
+            }
+            self.publish(&entry.files).await?;
+            self.last = Some(entry);
+            self.log.prune(&ids).await?;
+        }
+        let (decided, open) =
+            std::mem::take(&mut self.undecided).into_iter().partition(|(id, _)| *id <= batch_id);
+        self.undecided = open;
+        let decided: Vec<(BatchId, String)> = decided;
+        self.discard(decided.into_iter().map(|(_, name)| name).collect()).await
+    }
+
+    fn entry(&self, batch_id: BatchId, files: Vec<LogFile>) -> LogEntry {
+        let mut total = self.last.as_ref().map_or_else(Totals::default, |last| last.total);
+        total.batches += 1;
+        for file in &files {
+            total.files += 1;
+            total.rows += file.rows;
+            total.bytes += file.size_bytes;
+        }
+        LogEntry { query_id: self.query_id.clone(), batch_id, total, files }
+    }
+
+    /// Moves decided files to their places.
+    async fn publish(&self, files: &[LogFile]) -> Result<()> {
+        let publish = |file: &LogFile| {
+            let from = format!("{HIDDEN}/{PENDING}/{}", file.pending);
+            let (files, to) = (Arc::clone(&self.files), file.path.clone());
+            async move { files.rename(&from, &to).await }
+        };
+        stream::iter(files.iter().map(publish).collect::<Vec<_>>()).buffered(AT_ONCE).try_collect().await
+    }
+
+    async fn discard(&self, names: Vec<String>) -> Result<()> {
+        let discard = |name: String| {
+            let files = Arc::clone(&self.log.files);
+            async move { files.delete(&format!("{PENDING}/{name}")).await }
+        };
+        stream::iter(names).map(discard).buffered(AT_ONCE).try_collect().await
+    }
+
+    /// A sink may be one micro-batch ahead of its checkpoint, never more.
+    fn check_against(&self, last_committed: Option<BatchId>) -> Result<()> {
+        let next = last_committed.map_or(BatchId::FIRST, BatchId::next);
+        match &self.last {
+            Some(last) if last.batch_id > next => Err(Error::data(format!(
+                "{} already holds micro-batch {} of this query, whose checkpoint ends before {next}: the checkpoint is \
+                 older than the output",
+                self.files.url(),
+                last.batch_id
+            ))
+            .hint("restore the newer checkpoint, or give the query another path or an empty directory")),
+            _ => Ok(()),
+        }
+    }
+
+    fn overtaken(&self, batch_id: BatchId) -> Error {
+        Error::fenced(format!(
+            "another run of this query has already written micro-batch {batch_id} to {}",
+            self.files.url()
+        ))
+        .hint("let only one of the two runs go on")
+    }
+}
+
+/// Makes sure that the directory belongs to the query.
+async fn own(files: &dyn FileManager, log: &Log, query_id: &QueryId) -> Result<()> {
+    if let Some(owner) = log.owner().await? {
+        return if owner == *query_id { Ok(()) } else { Err(foreign(files, &owner)) };
+    }
+    let present = files.list("").await?;
+    if let Some(file) = present.iter().find(|file| batch_of(&file.path).is_some()) {
+        return Err(Error::invalid(format!("{} holds output of which no log is left, such as {}", files.url(), file.path))
+            .hint("give this query another path, or move what is there away: files of the same names would be replaced"));
+    }
+    match log.claim(query_id).await? {
+        Created::New => Ok(()),
+        Created::Exists => match log.owner().await? {
+            Some(owner) if owner != *query_id => Err(foreign(files, &owner)),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn foreign(files: &dyn FileManager, owner: &QueryId) -> Error {
+    Error::invalid(format!("{} belongs to another query (id {owner})", files.url())).hint(
+        "give this query another path, start it from the checkpoint that the output belongs to, or delete the directory; \
+         a new checkpoint makes a new query",
+    )
+}
+
+/// Short enough for a file name; that two living runs draw the same is out of the question.
+#[allow(clippy::disallowed_methods, reason = "no row and no final name depends on it")]
+fn run_token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()[..12].to_owned()
+}
+
+fn batch_of_pending(name: &str) -> Option<BatchId> {
+    name.split_once('-')?.0.parse().ok().map(BatchId)
+}

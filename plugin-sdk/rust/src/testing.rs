@@ -93,7 +93,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The rows that came out, read as `R`; for a scalar function its one column, read as `(T,)`.
+    /// The rows that came out.
     ///
     /// # Errors
     /// If they do not have the columns that `R` reads, or hold a null where it has no place for one.
@@ -107,8 +107,16 @@ impl Answer {
         let rows = ipc::read_batch(self.session.message(), schema)?;
         let plan = A::plan(schema, Matching::Name).map_err(Error::Failed)?;
         let reader = A::reader(&plan, &rows)?;
-        let read = |row| A::read(&reader, row).map_err(|missing| Error::Failed(missing.reason()));
+        let read = |row| A::read(&reader, row).map_err(Error::Failed);
         (0..rows.len()).map(read).collect()
+    }
+
+    /// The values that a scalar function made.
+    ///
+    /// # Errors
+    /// If they are of another type, or hold a null where `T` has no place for one.
+    pub fn column<'a, T: crate::input::Input<'a>>(&'a self) -> Result<Vec<T>, Error> {
+        self.rows()
     }
 
     /// The columns that came out.

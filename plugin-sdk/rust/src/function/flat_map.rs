@@ -105,7 +105,7 @@ where
     for row in 0..rows.len() {
         let outcome = match A::read(&reader, row) {
             Ok(input) => function(input, &mut emit, context, &typed.config).outcome(),
-            Err(missing) => Err(missing.reason()),
+            Err(reason) => Err(reason),
         };
         match outcome {
             Ok(()) => emit.rows.drain(..).for_each(|output| output.append(builder)),

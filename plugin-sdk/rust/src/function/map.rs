@@ -97,7 +97,7 @@ where
     for row in 0..rows.len() {
         let outcome = match A::read(&reader, row) {
             Ok(input) => function(input, context, &typed.config).outcome(),
-            Err(missing) => Err(missing.reason()),
+            Err(reason) => Err(reason),
         };
         match outcome {
             Ok(Some(output)) => output.append(builder),

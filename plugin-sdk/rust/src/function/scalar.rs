@@ -96,7 +96,7 @@ where
     for row in 0..rows.len() {
         let outcome = match A::read(&reader, row) {
             Ok(arguments) => function(arguments, context, &typed.config).outcome(),
-            Err(missing) => Err(missing.reason()),
+            Err(reason) => Err(reason),
         };
         match outcome {
             Ok(value) => value.append(builder),

@@ -103,11 +103,13 @@ impl Missing {
     }
     /// Why the row is refused.
     pub(crate) fn reason(&self) -> String {
-        if self.0.is_empty() {
-            return "an argument is null".to_owned();
-        }
         let path: Vec<&str> = self.0.iter().rev().copied().collect();
         format!("column '{}' is null", path.join("."))
+    }
+    /// Why the row is refused, if the null is in this argument (counted from 0).
+    pub(crate) fn reason_in_argument(&self, index: usize) -> String {
+        let within = if self.0.is_empty() { String::new() } else { format!(": {}", self.reason()) };
+        format!("argument {} is null{within}", index + 1)
     }
 }
 

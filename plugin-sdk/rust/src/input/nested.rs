@@ -173,8 +173,8 @@ pub trait Arguments<'a>: Sized {
     /// The arguments of one row.
     ///
     /// # Errors
-    /// As [`Input::read`].
-    fn read(reader: &Self::Reader, row: usize) -> Result<Self, Missing>;
+    /// Why the row is refused: something is null that must not be.
+    fn read(reader: &Self::Reader, row: usize) -> Result<Self, String>;
 }
 
 /// A whole row as the struct field that [`Input::plan`] expects. The arguments of an SQL expression have no
@@ -218,8 +218,12 @@ macro_rules! arguments {
                 Ok(($($name::reader(plan.part($index), plan.column($index, rows)?)?,)+))
             }
             #[inline]
-            fn read(reader: &Self::Reader, row: usize) -> Result<Self, Missing> {
-                Ok(($($name::read(&reader.$index, row)?,)+))
+            fn read(reader: &Self::Reader, row: usize) -> Result<Self, String> {
+                let reason = |missing: Missing, index| match $count == 1 && T0::ROW {
+                    true => missing.reason(),
+                    false => missing.reason_in_argument(index),
+                };
+                Ok(($($name::read(&reader.$index, row).map_err(|missing| reason(missing, $index))?,)+))
             }
         }
     };

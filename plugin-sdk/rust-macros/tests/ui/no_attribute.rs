@@ -1,0 +1,5 @@
+fn helper() {}
+
+pelton::plugin!(functions: [helper]);
+
+fn main() {}

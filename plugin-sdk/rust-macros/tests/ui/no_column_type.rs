@@ -1,0 +1,9 @@
+struct Airport;
+
+#[derive(pelton::Row)]
+struct Flight<'a> {
+    carrier: &'a str,
+    origin: Airport,
+}
+
+fn main() {}

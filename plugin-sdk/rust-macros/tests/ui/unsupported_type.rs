@@ -1,0 +1,7 @@
+#[derive(pelton::Row)]
+struct Flight {
+    carrier: String,
+    number: u32,
+}
+
+fn main() {}

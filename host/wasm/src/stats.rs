@@ -1,0 +1,73 @@
+//! What a plugin has cost, counted by many threads. `opened` and `guest` write it, `plugin` shows it. No decision
+//! depends on it.
+
+use parking_lot::Mutex;
+use pelton_core::function::PluginMetrics;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Under this name a plugin's counters show how often it counted in vain: too many counters, or too long a name.
+const DROPPED: &str = "pelton.counts_dropped";
+
+/// Sums since the plugin was loaded.
+#[derive(Default)]
+pub(crate) struct Stats {
+    calls: AtomicU64,
+    busy_nanos: AtomicU64,
+    traps: AtomicU64,
+    instances: AtomicU64,
+    memory_bytes_max: AtomicU64,
+    counts_dropped: AtomicU64,
+    counters: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Stats {
+    pub(crate) fn called(&self, busy: Duration) {
+        self.calls.fetch_add(1, Relaxed);
+        self.busy_nanos.fetch_add(busy.as_nanos() as u64, Relaxed);
+    }
+    pub(crate) fn trapped(&self) {
+        self.traps.fetch_add(1, Relaxed);
+    }
+    pub(crate) fn made_instance(&self) {
+        self.instances.fetch_add(1, Relaxed);
+    }
+    pub(crate) fn saw_memory(&self, bytes: u64) {
+        // Mostly nothing new: reading first keeps the line shared between cores.
+        if bytes > self.memory_bytes_max.load(Relaxed) {
+            self.memory_bytes_max.fetch_max(bytes, Relaxed);
+        }
+    }
+    pub(crate) fn dropped_count(&self) {
+        self.counts_dropped.fetch_add(1, Relaxed);
+    }
+    /// Adds what one call counted; at most `names_max` names are kept.
+    pub(crate) fn add_counts(&self, counts: BTreeMap<String, u64>, names_max: usize) {
+        let mut counters = self.counters.lock();
+        for (name, by) in counts {
+            let room = counters.len() < names_max;
+            match counters.get_mut(&name) {
+                Some(value) => *value = value.saturating_add(by),
+                None if room => drop(counters.insert(name, by)),
+                None => self.dropped_count(),
+            }
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> PluginMetrics {
+        let mut counters = self.counters.lock().clone();
+        let dropped = self.counts_dropped.load(Relaxed);
+        if dropped > 0 {
+            counters.insert(DROPPED.to_owned(), dropped);
+        }
+        PluginMetrics {
+            calls: self.calls.load(Relaxed),
+            busy_nanos: self.busy_nanos.load(Relaxed),
+            traps: self.traps.load(Relaxed),
+            instances: self.instances.load(Relaxed),
+            memory_bytes_max: self.memory_bytes_max.load(Relaxed),
+            counters,
+        }
+    }
+}

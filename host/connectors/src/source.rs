@@ -1,1 +1,11 @@
-//! Where rows come from.
+//! Where rows come from: implementations of [`pelton_core::Source`].
+//!
+//! The binary builds them from the pipeline file's options and hands them to the engine.
+
+pub mod file;
+pub mod rate;
+mod store;
+
+pub use file::{FileFormat, FileSource, FileSourceOptions};
+pub use rate::{RateSource, RateSourceOptions};
+pub use store::Stores;

@@ -9,6 +9,8 @@ mod law;
 /// Sizes, headers, and words that must not be in the code.
 mod tidy;
 
+/// The stateless queries that real Spark answered.
+mod oracle;
 /// The command line: help, exit codes, errors, `pipe`, `plugin new` and `build`.
 mod commands;
 /// The same cases against plugins in every language.

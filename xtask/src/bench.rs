@@ -18,11 +18,12 @@ pub(crate) fn file(workspace: &Workspace, rows: u64) -> Result<()> {
     start(workspace, "file", &["--rows", &rows.to_string()])
 }
 
-/// In the profile of everyday work, whose hot parts are optimised as in a release: nothing is built twice.
+/// In the profile of everyday work, whose hot parts are optimised as in a release, and with the features of the whole
+/// workspace: nothing is built twice.
 fn start(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<()> {
     guests::build_all(workspace)?;
     let mut bench = cargo(workspace);
-    bench.args(["bench", "--profile", "dev", "--package", "pelton-tests", "--bench", name, "--"]);
+    bench.args(["bench", "--profile", "dev", "--workspace", "--bench", name, "--"]);
     bench.args(arguments);
     shell::run(bench)
 }

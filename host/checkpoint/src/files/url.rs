@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(url_of("file:///a%20b/c"), "file:///a b/c");
         assert_eq!(url_of("memory://t/a/b"), "memory:///a/b");
         assert_eq!(
-            url_of("s4://bucket/x"),
-            "'s4://bucket/x': there is no storage 's4://'; did you mean 's3'?"
+            url_of("memroy://bucket/x"),
+            "'memroy://bucket/x': there is no storage 'memroy://'; did you mean 'memory'?"
         );
         assert!(url_of("https://example.com/x").contains("only the addresses of S3, GCS and Azure"));
     }

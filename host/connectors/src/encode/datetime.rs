@@ -174,7 +174,7 @@ pub(crate) fn push_offset(out: &mut Vec<u8>, seconds: i32, zulu: bool, minutes: 
     let size = seconds.unsigned_abs();
     out.push(if seconds < 0 { b'-' } else { b'+' });
     push_two(out, size / 3600);
-    if !minutes && size % 3600 == 0 {
+    if !minutes && size.is_multiple_of(3600) {
         return;
     }
     if colon {

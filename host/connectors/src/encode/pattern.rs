@@ -221,7 +221,7 @@ fn push_item(out: &mut Vec<u8>, item: &Item, time: &LocalTime, zone: &str) {
         Item::Month(len) => push_name(out, MONTHS[time.month as usize - 1], *len),
         Item::Day(len) => push_padded(out, time.day, *len),
         Item::DayOfYear(len) => push_padded(out, day_of_year(time), *len),
-        Item::Quarter(len) => push_padded(out, (time.month + 2) / 3, *len),
+        Item::Quarter(len) => push_padded(out, time.month.div_ceil(3), *len),
         // The epoch was a Thursday.
         Item::Weekday(len) => push_name(out, WEEKDAYS[(time.days + 3).rem_euclid(7) as usize], *len),
         Item::Hour(len) => push_padded(out, time.hour(), *len),

@@ -43,8 +43,14 @@ pub(crate) enum Command {
     /// Run queries until they end or a signal comes
     Run(RunArgs),
     /// Check a pipeline file: syntax, names, types, plugins
+    #[command(after_help = "Examples:
+  pelton check pipeline.yaml
+  pelton check pipeline.yaml --plugin flights=target/plugins/flights-c.wasm")]
     Check(PipelineArgs),
     /// Print the plan of a pipeline file
+    #[command(after_help = "Examples:
+  pelton explain pipeline.yaml
+  pelton explain pipeline.yaml --set sink.connector=console")]
     Explain(PipelineArgs),
     /// Send JSON lines from stdin through plugin functions to stdout
     Pipe(PipeArgs),
@@ -67,9 +73,6 @@ pub(crate) enum Command {
 
 /// Pipeline files and what the command line changes in them.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton check pipeline.yaml
-  pelton explain pipeline.yaml --set sink.connector=console")]
 pub(crate) struct PipelineArgs {
     /// Pipeline files (YAML or JSON)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -6,7 +6,6 @@ use anyhow::{Result, ensure};
 use pelton_tests::{Pelton, committed_rows, plugin, repository};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 
 /// The examples that the tests below run.
 const TESTED: [&str; 3] = ["01-flights", "02-rate-console", "03-malformed"];
@@ -57,7 +56,7 @@ fn flights_are_filtered_mapped_and_written_as_json() -> Result<()> {
 #[test]
 fn rate_prints_tables_until_it_is_told_to_stop() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let finished = run("02-rate-console", folder.path())?.interrupt_after(Duration::from_millis(2500))?;
+    let finished = run("02-rate-console", folder.path())?.interrupt_at("|4     |")?;
     ensure!(finished.code == Some(0), "Ctrl-C is a good end: {finished:?}");
     ensure!(finished.stdout.contains("|value|square|"), "no table in\n{}", finished.stdout);
     ensure!(finished.stdout.contains("|2    |4     |"), "no row in\n{}", finished.stdout);

@@ -16,12 +16,16 @@ fn case(name: &str) -> Result<Value> {
 fn run(case: &Value, folder: &Path) -> Result<Finished> {
     let stream = &case["input"]["streams"]["s"];
     let columns = stream["schema"].as_array().context("no schema")?;
-    let schema = columns.iter().map(|c| (c["name"].as_str().unwrap_or_default().to_owned(), c["type"].clone()));
+    let schema =
+        columns.iter().map(|c| (c["name"].as_str().unwrap_or_default().to_owned(), c["type"].clone()));
     let input = folder.join("input");
     std::fs::create_dir_all(&input)?;
     for (at, step) in case["batches"].as_array().context("no batches")?.iter().enumerate() {
         let rows = step["add"]["s"].as_array().context("a step that adds nothing")?;
-        let lines: String = rows.iter().map(|row| row.as_str().map_or_else(|| row.to_string(), str::to_owned) + "\n").collect();
+        let lines: String = rows
+            .iter()
+            .map(|row| row.as_str().map_or_else(|| row.to_string(), str::to_owned) + "\n")
+            .collect();
         let path = input.join(format!("{at:03}.json"));
         std::fs::write(&path, lines)?;
         // Files are taken in the order of their times.
@@ -69,7 +73,8 @@ fn answers_as_spark(name: &str) -> Result<()> {
 fn same_rows(expected: &[Value], mut found: Vec<Value>) -> Result<()> {
     for row in expected {
         let at = found.iter().position(|candidate| same(row, candidate));
-        let at = at.with_context(|| format!("Spark's row {row} is not among {}", Value::from(found.clone())))?;
+        let at =
+            at.with_context(|| format!("Spark's row {row} is not among {}", Value::from(found.clone())))?;
         found.swap_remove(at);
     }
     ensure!(found.is_empty(), "Spark has no {}", Value::from(found));
@@ -90,7 +95,8 @@ fn same(expected: &Value, found: &Value) -> bool {
         }
         (Value::String(decimal), Value::Number(number)) => *decimal == number.to_string(),
         (Value::Number(expected), Value::Number(found)) if expected.is_f64() || found.is_f64() => {
-            let (expected, found) = (expected.as_f64().unwrap_or(f64::NAN), found.as_f64().unwrap_or(f64::NAN));
+            let (expected, found) =
+                (expected.as_f64().unwrap_or(f64::NAN), found.as_f64().unwrap_or(f64::NAN));
             expected == found || expected as f32 == found as f32
         }
         _ => expected == found,

@@ -1,11 +1,15 @@
 //! Runs the real binary, in the checkout and without a terminal.
 
 use crate::pelton_binary;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// How long a program may take to say what a test waits for.
+const PATIENCE_SECONDS: u64 = 60;
 
 /// One call of `pelton`.
 pub struct Pelton {
@@ -119,14 +123,21 @@ impl Pelton {
         Ok((Finished { code: status.code(), stdout: String::new(), stderr }, peak))
     }
 
-    /// Runs it for a while, then interrupts it as Ctrl-C does, and waits for its end.
-    pub fn interrupt_after(mut self, time: Duration) -> Result<Finished> {
+    /// Runs it until its stdout holds these words, then interrupts it as Ctrl-C does, and waits for its end.
+    pub fn interrupt_at(mut self, words: &str) -> Result<Finished> {
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = self.command.spawn().context("cannot start pelton")?;
-        std::thread::sleep(time);
+        let mut child = self.command.spawn().context("cannot start pelton")?;
+        let (stdout, stderr) = (Collected::of(child.stdout.take()), Collected::of(child.stderr.take()));
+        let mut patience = (0..PATIENCE_SECONDS * 100).map(|_| std::thread::sleep(Duration::from_millis(10)));
+        while !stdout.text().contains(words) && patience.next().is_some() {
+            if let Some(status) = child.try_wait()? {
+                bail!("pelton ended by itself ({status}):\n{}", stderr.finish());
+            }
+        }
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
-        ensure!(sent.success(), "pelton had ended before it was interrupted");
-        Ok(Finished::from(child.wait_with_output()?))
+        ensure!(sent.success(), "pelton could not be interrupted");
+        let code = child.wait()?.code();
+        Ok(Finished { code, stdout: stdout.finish(), stderr: stderr.finish() })
     }
 
     /// Starts it and goes on.
@@ -143,6 +154,38 @@ impl From<Output> for Finished {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+/// What a pipe has given so far.
+struct Collected {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Collected {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let Some(mut pipe) = pipe else { return };
+            let mut piece = [0; 4096];
+            while let Some(read) = pipe.read(&mut piece).ok().filter(|read| *read > 0) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&piece[..read]);
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// All of it: the program has ended.
+    fn finish(self) -> String {
+        let Self { text, reader } = self;
+        let _ = reader.join();
+        String::from_utf8_lossy(&text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 

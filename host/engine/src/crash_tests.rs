@@ -2,7 +2,7 @@
 //! good; the query is started again until all is done; the sink and the dead letters must be those of a run that
 //! nothing disturbed.
 
-use crate::testing::{FnSegment, MemorySource, RecordingSink, SinkFault, int_rows, int_schema, rows_text};
+use crate::testing::{MemorySource, RecordingSink, SinkFault, int_rows, int_schema, rows_text, segment};
 use crate::{Logic, PluginCode, Query, RunControl, Start};
 use arrow::array::{Int64Array, RecordBatch};
 use bytes::Bytes;
@@ -89,7 +89,7 @@ fn logic() -> Logic {
         plugin: None,
         payload: Bytes::from(n.to_string()),
     };
-    let segment = FnSegment::new(int_schema(), move |info, _, batches: Vec<RecordBatch>| {
+    let segment = segment(int_schema(), move |info, _, batches: Vec<RecordBatch>| {
         let values = |batch: &RecordBatch| {
             batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values().to_vec()
         };

@@ -5,8 +5,8 @@ use crate::testing::Action::{
     StartStream, StopStream,
 };
 use crate::testing::{
-    FnSegment, MemorySource, RecordingSink, SinkFault, StreamTest, check_answer, check_new_answer, int_rows,
-    int_schema, pass_through, rows_text,
+    MemorySource, RecordingSink, SinkFault, StreamTest, check_answer, check_new_answer, int_rows, int_schema,
+    pass_through, rows_text, segment,
 };
 use crate::{Logic, PluginCode, Progress, Query, RunControl, RunEnd, Start, SystemClock};
 use arrow::array::{Int64Array, RecordBatch};
@@ -36,7 +36,7 @@ fn one_input() -> StreamTest {
 
 /// Steps with a plugin `p` whose bytes are `version` and which adds `by`.
 fn adding(version: &'static str, by: i64) -> Logic {
-    let segment = FnSegment::new(int_schema(), move |_, _, batches| {
+    let segment = segment(int_schema(), move |_, _, batches| {
         let add = |batch| int_rows(numbers(&batch).into_iter().map(|n| n + by));
         Ok(SegmentOutput { batches: batches.into_iter().flat_map(add).collect(), dead_letters: vec![] })
     });
@@ -89,7 +89,7 @@ async fn a_micro_batch_whose_sink_failed_runs_again_with_the_same_input_and_time
     for fault in [SinkFault::Before, SinkFault::After] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
-        let segment = FnSegment::new(int_schema(), move |info, _, batches| {
+        let segment = segment(int_schema(), move |info, _, batches| {
             log.lock().unwrap().push((info.batch_id, info.time_ms, numbers(&batches[0])));
             Ok(SegmentOutput { batches, dead_letters: vec![] })
         });
@@ -177,7 +177,7 @@ async fn processing_time_fires_at_once_and_then_on_multiples() {
 #[tokio::test]
 async fn inputs_are_united_in_their_order_whatever_worker_is_quicker() {
     let slow_first = |delay_ms: u64| {
-        FnSegment::new(int_schema(), move |_, partition, batches| {
+        segment(int_schema(), move |_, partition, batches| {
             std::thread::sleep(Duration::from_millis(delay_ms.saturating_sub(partition)));
             Ok(SegmentOutput { batches, dead_letters: vec![] })
         })
@@ -196,7 +196,7 @@ async fn inputs_are_united_in_their_order_whatever_worker_is_quicker() {
 
 /// Fails on some rows, panics on others.
 fn fragile() -> Arc<dyn Segment> {
-    FnSegment::new(int_schema(), |_, partition, batches| match numbers(&batches[0])[0] {
+    segment(int_schema(), |_, partition, batches| match numbers(&batches[0])[0] {
         -1 => Err(Error::data(format!("bad part {partition}"))),
         -2 => panic!("out of luck"),
         _ => Ok(SegmentOutput { batches, dead_letters: vec![] }),
@@ -244,7 +244,7 @@ fn letter(reason: &str, kind: LossKind) -> DeadLetter {
 
 /// Refuses odd numbers.
 fn refusing() -> Logic {
-    let segment = FnSegment::new(int_schema(), |_, _, batches| {
+    let segment = segment(int_schema(), |_, _, batches| {
         let all: Vec<i64> = batches.iter().flat_map(numbers).collect();
         let refused = all.iter().filter(|n| *n % 2 == 1);
         let dead_letters = refused.map(|n| letter(&format!("{n} is odd"), LossKind::Refused)).collect();

@@ -14,7 +14,7 @@ mod script;
 mod sink;
 mod source;
 
-pub use parts::{FnSegment, int_rows, int_schema, pass_through, rows_text};
+pub use parts::{int_rows, int_schema, pass_through, rows_text, segment};
 pub use script::{Action, StreamTest, check_answer, check_new_answer};
 pub use sink::{RecordingSink, SinkFault};
 pub use source::MemorySource;

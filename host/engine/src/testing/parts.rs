@@ -8,20 +8,18 @@ use std::sync::Arc;
 
 type Process = dyn Fn(&BatchInfo, u64, Vec<RecordBatch>) -> Result<SegmentOutput> + Send + Sync;
 
-/// A closure as a [`Segment`].
-pub struct FnSegment {
+struct FnSegment {
     schema: SchemaRef,
     process: Box<Process>,
 }
 
-impl FnSegment {
-    /// `process` gets the micro-batch, the part's number and its rows; what it gives must have `schema`.
-    pub fn new(
-        schema: SchemaRef,
-        process: impl Fn(&BatchInfo, u64, Vec<RecordBatch>) -> Result<SegmentOutput> + Send + Sync + 'static,
-    ) -> Arc<dyn Segment> {
-        Arc::new(Self { schema, process: Box::new(process) })
-    }
+/// A closure as a [`Segment`]. It gets the micro-batch, the part's number and its rows; what it gives must have
+/// `schema`.
+pub fn segment(
+    schema: SchemaRef,
+    process: impl Fn(&BatchInfo, u64, Vec<RecordBatch>) -> Result<SegmentOutput> + Send + Sync + 'static,
+) -> Arc<dyn Segment> {
+    Arc::new(FnSegment { schema, process: Box::new(process) })
 }
 
 impl Segment for FnSegment {
@@ -35,7 +33,7 @@ impl Segment for FnSegment {
 
 /// A segment that gives what it gets.
 pub fn pass_through(schema: SchemaRef) -> Arc<dyn Segment> {
-    FnSegment::new(schema, |_, _, batches| Ok(SegmentOutput { batches, dead_letters: Vec::new() }))
+    segment(schema, |_, _, batches| Ok(SegmentOutput { batches, dead_letters: Vec::new() }))
 }
 
 /// One column `n` of type long.

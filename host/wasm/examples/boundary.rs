@@ -1,7 +1,7 @@
 //! What crossing the sandbox's wall costs: `identity` (rows in, the same rows out) and `add` (two columns of 64-bit
-//! integers in, one out), everything included: encode, cross, compute, cross back, check and decode. Run by
-//! `cargo xtask bench boundary`; takes a plugin file with these two functions, else boundary.wat beside it.
-//! It prints medians; it judges nothing.
+//! integers in, one out), everything included: encode, cross, compute, cross back, check and decode.
+//! `cargo run -p pelton-wasm --example boundary [PLUGIN]` takes a plugin with these two functions, else boundary.wat
+//! beside it, a guest that adds nothing of an SDK's to the wall. It prints medians; it judges nothing.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
@@ -10,9 +10,9 @@ use pelton_wasm::{HostOptions, PluginHost, PluginSettings};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Calls that are measured together, and how often.
-const CALLS: u32 = 200;
-const ROUNDS: usize = 31;
+/// Calls that are measured together, and how often: short rounds, so that few are disturbed by other work.
+const CALLS: u32 = 10;
+const ROUNDS: usize = 501;
 
 fn columns(rows: i64) -> Result<RecordBatch> {
     let a: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
@@ -55,5 +55,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         line("identity", median(|| identity.process(&scope, &input).map(drop))?);
         line("add", median(|| add.evaluate(&scope, &input).map(drop))?);
     }
+    let metrics = plugin.metrics();
+    println!(
+        "{} calls, {} instances, {} KiB of guest memory",
+        metrics.calls,
+        metrics.instances,
+        metrics.memory_bytes_max >> 10
+    );
     Ok(())
 }

@@ -186,3 +186,62 @@ fn config_text(config: &serde_json::Value) -> Result<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_core::Plugin;
+
+    fn host() -> PluginHost {
+        PluginHost::new(HostOptions::default()).unwrap()
+    }
+
+    fn boundary() -> Vec<u8> {
+        form::binary(include_bytes!("../examples/boundary.wat")).unwrap().1.into_owned()
+    }
+
+    #[test]
+    fn a_component_and_the_core_module_it_was_made_of_are_the_same_plugin() {
+        let module = boundary();
+        let component = form::wrap(&module).unwrap();
+        let host = host();
+        let from_module = host.load("m", &module, PluginSettings::default()).unwrap();
+        let from_component = host.load("c", &component, PluginSettings::default()).unwrap();
+        assert_eq!(from_component.inspect().form, Form::Component);
+        assert_eq!(from_module.inspect().form, Form::CoreModule);
+        assert_eq!(from_module.manifest(), from_component.manifest());
+        assert_eq!(from_module.inspect().exports, from_component.inspect().exports);
+        assert_ne!(from_module.digest(), from_component.digest());
+    }
+
+    #[test]
+    fn time_goes_on_only_while_there_are_plugins() {
+        let host = host();
+        let first = host.load("a", &boundary(), PluginSettings::default()).unwrap();
+        let second = host.load("b", &boundary(), PluginSettings::default()).unwrap();
+        assert_eq!(host.ticker.lock().strong_count(), 2);
+        drop((first, second));
+        assert_eq!(host.ticker.lock().strong_count(), 0);
+    }
+
+    #[test]
+    fn a_component_that_imports_what_is_not_granted_is_refused_by_name() {
+        let refused = |wat: &str| {
+            let engine = engine(512 << 10).unwrap();
+            let component = Component::new(&engine, wat).unwrap();
+            services::link(&engine, &component).err().expect("refused").message().to_owned()
+        };
+        assert_eq!(
+            refused(r#"(component (import "wasi:http/handler@0.2.0" (instance (export "f" (func)))))"#),
+            "it imports 'wasi:http/handler@0.2.0', which no plugin is granted"
+        );
+        assert_eq!(
+            refused(r#"(component (import "log" (func)))"#),
+            "it imports 'log', which no plugin is granted"
+        );
+        let newer = r#"(component (import "pelton:plugin/host@0.7.0" (instance (export "f" (func)))))"#;
+        assert!(refused(newer).starts_with("it was built for version 0.7.0"));
+        let another = r#"(component (import "pelton:plugin/host@0.1.0" (instance (export "log" (func)))))"#;
+        assert!(refused(another).starts_with("it imports something with another signature"));
+    }
+}

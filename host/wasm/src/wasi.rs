@@ -4,6 +4,10 @@
 //!
 //! It is our own and small because it must not wait: a guest that sleeps until tomorrow or polls for ever would
 //! hold the host's thread where no time limit reaches it. Here everything is ready at once.
+//!
+//! A standard library may take the seeds of its hash tables from here, once for an instance, in whatever call comes
+//! first: the order in which such tables are walked is nothing that rows may depend on. Running a plugin with
+//! `discard_after_every_call` shows whether they do not.
 
 use crate::guest::{Guest, Stream};
 use rand_chacha::rand_core::RngCore;

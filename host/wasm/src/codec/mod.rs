@@ -7,6 +7,7 @@
 mod ipc_read;
 mod ipc_schema;
 mod ipc_write;
+mod json_columns;
 mod json_read;
 mod json_schema;
 mod json_write;

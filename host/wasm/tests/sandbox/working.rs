@@ -63,13 +63,6 @@ fn a_plugin_may_ask_for_json() {
 }
 
 #[test]
-fn a_component_is_taken_as_it_is() {
-    let host = pelton_wasm::PluginHost::new(HostOptions::default()).expect("starts");
-    let error = host.load("c", b"(component)", PluginSettings::default()).expect_err("no plugin");
-    assert!(error.message().contains("it is no Pelton plugin"), "{error}");
-}
-
-#[test]
 fn the_clock_is_the_micro_batchs() {
     // It traps unless batch, time (in microseconds) and watermark are these.
     let body = "(if (i64.ne (local.get 0) (i64.const 7)) (then (unreachable)))

@@ -6,7 +6,10 @@ use syn::{Data, DeriveInput, Error, Expr, Fields, Result};
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     if !input.generics.params.is_empty() {
-        return Err(Error::new_spanned(&input.generics, "a configuration owns its values: no parameters here"));
+        return Err(Error::new_spanned(
+            &input.generics,
+            "a configuration owns its values: no parameters here",
+        ));
     }
     let ident = &input.ident;
     let body = match &input.data {
@@ -74,7 +77,9 @@ fn attributes(field: &syn::Field) -> Result<(Option<String>, Missing)> {
                     false => Missing::Default,
                 };
             } else {
-                return Err(meta.error("there are #[config(name = \"…\")], #[config(default)] and #[config(default = …)]"));
+                return Err(meta.error(
+                    "there are #[config(name = \"…\")], #[config(default)] and #[config(default = …)]",
+                ));
             }
             Ok(())
         })?;
@@ -84,7 +89,10 @@ fn attributes(field: &syn::Field) -> Result<(Option<String>, Missing)> {
 
 fn words(ident: &syn::Ident, data: &syn::DataEnum) -> Result<TokenStream> {
     if let Some(variant) = data.variants.iter().find(|variant| !matches!(variant.fields, Fields::Unit)) {
-        return Err(Error::new_spanned(variant, "#[derive(Config)] on an enum takes variants without fields"));
+        return Err(Error::new_spanned(
+            variant,
+            "#[derive(Config)] on an enum takes variants without fields",
+        ));
     }
     let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
     let words: Vec<String> = variants.iter().map(|variant| snake_case(&variant.to_string())).collect();

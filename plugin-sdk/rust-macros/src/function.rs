@@ -21,7 +21,10 @@ pub(crate) enum Form {
 /// What an argument is there for.
 enum Role {
     /// A column or the row; by reference if the function takes the struct by reference.
-    Value { ty: Box<Type>, by_reference: bool },
+    Value {
+        ty: Box<Type>,
+        by_reference: bool,
+    },
     Context,
     Config(Box<Type>),
     Emit,
@@ -43,10 +46,16 @@ pub(crate) fn expand(form: Form, attribute: TokenStream, item: TokenStream) -> R
 fn check_signature(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
     if let Some(token) = &signature.asyncness {
-        return Err(Error::new_spanned(token, "a plugin's function is not async: the host calls it batch by batch"));
+        return Err(Error::new_spanned(
+            token,
+            "a plugin's function is not async: the host calls it batch by batch",
+        ));
     }
     if let Some(parameter) = signature.generics.type_params().next() {
-        return Err(Error::new_spanned(parameter, "a plugin's function has no type parameters: name the types"));
+        return Err(Error::new_spanned(
+            parameter,
+            "a plugin's function has no type parameters: name the types",
+        ));
     }
     Ok(())
 }
@@ -215,9 +224,9 @@ fn closure(form: Form, function: &ItemFn, roles: &[Role], config: &TokenStream) 
 /// Calls that only type-check, spanned so that the compiler points at the user's types.
 fn checks(form: Form, function: &ItemFn, values: &[&Type]) -> TokenStream {
     let row = match form {
-        Form::Map | Form::FlatMap => values.first().map(|ty| {
-            quote_spanned!(ty.span()=> ::pelton::__private::is_row::<#ty>();)
-        }),
+        Form::Map | Form::FlatMap => {
+            values.first().map(|ty| quote_spanned!(ty.span()=> ::pelton::__private::is_row::<#ty>();))
+        }
         _ => None,
     };
     let returned = match (&function.sig.output, form) {

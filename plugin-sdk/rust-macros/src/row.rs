@@ -43,9 +43,10 @@ fn only_lifetime(input: &DeriveInput) -> Result<Option<Lifetime>> {
     let mut lifetimes = input.generics.lifetimes();
     let first = lifetimes.next();
     match lifetimes.next() {
-        Some(second) => {
-            Err(Error::new_spanned(second, "a row borrows from one batch: one lifetime is enough for all fields"))
-        }
+        Some(second) => Err(Error::new_spanned(
+            second,
+            "a row borrows from one batch: one lifetime is enough for all fields",
+        )),
         None => Ok(first.map(|parameter| parameter.lifetime.clone())),
     }
 }
@@ -60,7 +61,10 @@ fn columns(input: &DeriveInput, lifetime: Option<&Lifetime>) -> Result<Vec<Colum
             }
         },
         _ => {
-            return Err(Error::new_spanned(&input.ident, "#[derive(Row)] is for structs: their fields are columns"));
+            return Err(Error::new_spanned(
+                &input.ident,
+                "#[derive(Row)] is for structs: their fields are columns",
+            ));
         }
     };
     let mut columns: Vec<Column> = Vec::new();
@@ -144,9 +148,8 @@ fn reader(input: &DeriveInput, columns: &[Column], lifetime: Option<Lifetime>) -
         let ty = &column.as_written;
         quote_spanned!(ty.span()=> <#ty as ::pelton::Input<#a>>::Reader)
     });
-    let plans = columns.iter().map(|Column { as_written, name, .. }| {
-        quote!(plan.field::<#as_written>(#name)?;)
-    });
+    let plans =
+        columns.iter().map(|Column { as_written, name, .. }| quote!(plan.field::<#as_written>(#name)?;));
     let made = columns.iter().enumerate().map(|(i, Column { as_written, .. })| {
         quote!(<#as_written as ::pelton::Input<#a>>::reader(plan.part(#i), plan.column(#i, array)?)?)
     });

@@ -63,9 +63,8 @@ pub fn realloc(old: usize, old_bytes: usize, _align: usize, bytes: usize) -> usi
         return out_of_memory();
     };
     // SAFETY: the sizes are not zero; `old` came from here with `old_bytes`.
-    let place = unsafe {
-        if old_bytes == 0 { alloc(layout) } else { reallocate(old as *mut u8, old_layout, bytes) }
-    };
+    let place =
+        unsafe { if old_bytes == 0 { alloc(layout) } else { reallocate(old as *mut u8, old_layout, bytes) } };
     if place.is_null() { out_of_memory() } else { place as usize }
 }
 
@@ -162,18 +161,19 @@ pub fn run(
         watermark: (has_watermark != 0).then_some(Timestamp(watermark)),
         seed: seed.cast_unsigned(),
     };
-    let outcome = STATE.with_borrow_mut(|state| {
-        let State { session: Some(session), rejected, .. } = state else {
-            return Err(Error::Failed("no function is open on this instance".to_owned()));
-        };
-        session.run(clock, rows.as_slice())?;
-        rejected.clear();
-        rejected.extend(session.rejected().iter().map(|refused| {
-            [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()]
-        }));
-        let message = session.message();
-        Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
-    });
+    let outcome =
+        STATE.with_borrow_mut(|state| {
+            let State { session: Some(session), rejected, .. } = state else {
+                return Err(Error::Failed("no function is open on this instance".to_owned()));
+            };
+            session.run(clock, rows.as_slice())?;
+            rejected.clear();
+            rejected.extend(session.rejected().iter().map(|refused| {
+                [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()]
+            }));
+            let message = session.message();
+            Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
+        });
     match outcome {
         Ok(words) => area(&words),
         Err(error) => fail(error),

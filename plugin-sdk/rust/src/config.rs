@@ -2,8 +2,8 @@
 //!
 //! All functions of a plugin get the same object, so they share one struct; unknown keys are refused.
 
-use crate::types::did_you_mean;
 use crate::json::Json;
+use crate::types::did_you_mean;
 use std::collections::BTreeMap;
 
 /// A value of the configuration, or all of it.

@@ -106,7 +106,12 @@ impl<T: Transform> Function for T {
         Ok((State { transform, output: Columns { columns, refused: Vec::new() } }, schema))
     }
 
-    fn run(state: &mut State<T>, context: &Context, rows: &Array<'_>, reply: &mut Reply) -> Result<(), Error> {
+    fn run(
+        state: &mut State<T>,
+        context: &Context,
+        rows: &Array<'_>,
+        reply: &mut Reply,
+    ) -> Result<(), Error> {
         let State { transform, output } = state;
         output.columns.iter_mut().for_each(Build::clear);
         transform.process(context, rows, output)?;

@@ -89,7 +89,12 @@ impl Reader<'_> {
     }
 
     /// Items between `open` and `close`, with commas between them.
-    fn sequence(&mut self, open: &str, close: &str, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    fn sequence(
+        &mut self,
+        open: &str,
+        close: &str,
+        mut item: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
         self.eat(open)?;
         self.peek()?;
         if self.eat(close).is_some() {
@@ -106,7 +111,8 @@ impl Reader<'_> {
 
     fn number(&mut self) -> Option<Json> {
         let rest = &self.text[self.at..];
-        let end = rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E')).unwrap_or(rest.len());
+        let end =
+            rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E')).unwrap_or(rest.len());
         let number = match rest[..end].parse() {
             Ok(integer) if !rest.starts_with('+') => Json::Integer(integer),
             _ if rest.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
@@ -170,8 +176,15 @@ mod tests {
     #[test]
     fn reads_every_kind_of_value() {
         let text = r#" {"a": [1, -2.5e3, true, null, {}], "b": "x\n\"\u00e9\ud83d\ude00", "c": []} "#;
-        let list = vec![Json::Integer(1), Json::Number(-2500.0), Json::Bool(true), Json::Null, Json::Object(BTreeMap::new())];
-        let entries = [("a", Json::List(list)), ("b", Json::Text("x\n\"é😀".into())), ("c", Json::List(vec![]))];
+        let list = vec![
+            Json::Integer(1),
+            Json::Number(-2500.0),
+            Json::Bool(true),
+            Json::Null,
+            Json::Object(BTreeMap::new()),
+        ];
+        let entries =
+            [("a", Json::List(list)), ("b", Json::Text("x\n\"é😀".into())), ("c", Json::List(vec![]))];
         let object = entries.map(|(key, value)| (key.to_owned(), value)).into();
         assert_eq!(Json::parse(text), Ok(Json::Object(object)));
         assert_eq!(Json::parse("9007199254740993"), Ok(Json::Integer(9_007_199_254_740_993)));
@@ -179,7 +192,9 @@ mod tests {
 
     #[test]
     fn says_where_it_breaks() {
-        for (text, at) in [("", 0), ("[1,]", 3), ("{\"a\" 1}", 5), ("\"a", 1), ("1 2", 2), ("nul", 0), ("\"\\ud800\"", 7)] {
+        for (text, at) in
+            [("", 0), ("[1,]", 3), ("{\"a\" 1}", 5), ("\"a", 1), ("1 2", 2), ("nul", 0), ("\"\\ud800\"", 7)]
+        {
             assert_eq!(Json::parse(text), Err(at), "{text}");
         }
     }

@@ -137,20 +137,23 @@ pub(crate) fn did_you_mean<'n>(name: &str, names: impl Iterator<Item = &'n str> 
     }
 }
 
-/// Edits between two names, case aside (Levenshtein).
+/// Edits between two names, case aside: a letter more, less, another one, or two neighbours swapped.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<u8> = b.bytes().map(|c| c.to_ascii_lowercase()).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x.to_ascii_lowercase() != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+    let [a, b] = [a, b].map(|name| name.to_ascii_lowercase().into_bytes());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -161,13 +164,18 @@ mod tests {
     fn shows_sparks_names() {
         let item = Field::new("item", DataType::Decimal { precision: 10, scale: 2 }, true);
         let list = DataType::List(Box::new(item));
-        let nested = DataType::Struct(vec![Field::new("a", list, true), Field::new("b", DataType::Date, true)]);
+        let nested =
+            DataType::Struct(vec![Field::new("a", list, true), Field::new("b", DataType::Date, true)]);
         assert_eq!(nested.to_string(), "struct<a: array<decimal(10,2)>, b: date>");
     }
 
     #[test]
     fn names_the_nearest_or_all() {
-        assert_eq!(did_you_mean("dep_dely", ["carrier", "dep_delay"].into_iter()), "; did you mean 'dep_delay'?");
+        assert_eq!(
+            did_you_mean("dep_dely", ["carrier", "dep_delay"].into_iter()),
+            "; did you mean 'dep_delay'?"
+        );
+        assert_eq!(did_you_mean("wrod", ["word", "times"].into_iter()), "; did you mean 'word'?");
         assert_eq!(did_you_mean("zzz", ["a", "b"].into_iter()), "; there are: a, b");
     }
 

@@ -167,7 +167,8 @@ impl Values {
                 let DataType::Struct(fields) = entries.data_type() else { unreachable!() };
                 let offsets = self.offsets(len);
                 let count = *offsets.last().unwrap() as usize;
-                let columns = fields.iter().map(|f| self.array(f.data_type(), count, f.is_nullable())).collect();
+                let columns =
+                    fields.iter().map(|f| self.array(f.data_type(), count, f.is_nullable())).collect();
                 let pairs = StructArray::new(fields.clone(), columns, None);
                 Arc::new(MapArray::new(entries.clone(), offsets, pairs, self.nulls(len, nullable), *sorted))
             }
@@ -259,8 +260,10 @@ fn structs_read_what_arrow_wrote_and_arrow_reads_what_structs_wrote() {
         row
     }
 
-    let map_entries =
-        Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Int64, true)]);
+    let map_entries = Fields::from(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Int64, true),
+    ]);
     let inner = vec![Field::new("bytes", DataType::Binary, true), Field::new("date", DataType::Date32, true)];
     let entries = Arc::new(Field::new("entries", DataType::Struct(map_entries), false));
     let schema = Arc::new(Schema::new(vec![
@@ -272,7 +275,8 @@ fn structs_read_what_arrow_wrote_and_arrow_reads_what_structs_wrote() {
     for seed in 0..50 {
         let mut values = Values(seed);
         let column = |f: &Arc<Field>| values.array(f.data_type(), 33, f.is_nullable());
-        let batch = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect()).unwrap();
+        let batch =
+            RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect()).unwrap();
         let (schema, rows) = write(&batch);
         let answer = pelton::testing::function::<same>().messages(&schema, &rows).unwrap();
         let (schema, rows) = answer.messages();

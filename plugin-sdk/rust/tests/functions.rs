@@ -129,7 +129,10 @@ fn mismatched_columns_are_named_with_both_types() {
     struct Number {
         name: f32,
     }
-    assert_eq!(refusal::<greet, _>(Misspelt { nane: String::new() }), "there is no column 'name'; did you mean 'nane'?");
+    assert_eq!(
+        refusal::<greet, _>(Misspelt { nane: String::new() }),
+        "there is no column 'name'; did you mean 'nane'?"
+    );
     assert_eq!(
         refusal::<greet, _>(Number { name: 1.0 }),
         "column 'name' is of type float, but the function reads it as string"
@@ -220,14 +223,14 @@ fn configuration_is_typed_and_its_mistakes_are_named() {
         other => panic!("{other:?}"),
     };
     assert_eq!(shouted(r#"{"word": "ho"}"#), Ok(vec!["hoho Ada".to_owned()]));
-    assert_eq!(shouted(r#"{"word": "ho", "times": 1, "mode": "very_loud"}"#), Ok(vec!["ho Ada!!!".to_owned()]));
+    assert_eq!(
+        shouted(r#"{"word": "ho", "times": 1, "mode": "very_loud"}"#),
+        Ok(vec!["ho Ada!!!".to_owned()])
+    );
     assert_eq!(shouted(r#"{"word": "ho", "times": 0}"#), Ok(vec![]));
     assert_eq!(error("{}"), "the plugin's config needs 'word'");
     assert_eq!(error(r#"{"wrod": "ho"}"#), "the plugin's config has no key 'wrod'; did you mean 'word'?");
-    assert_eq!(
-        error(r#"{"word": 1}"#),
-        "'word' in the plugin's config must be a text instead of a number"
-    );
+    assert_eq!(error(r#"{"word": 1}"#), "'word' in the plugin's config must be a text instead of a number");
     assert_eq!(
         error(r#"{"word": "", "times": 1.5}"#),
         "'times' in the plugin's config must be a whole number that fits i64 instead of a number"

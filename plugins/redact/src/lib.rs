@@ -109,7 +109,8 @@ impl Redact {
         let mut scrubbed = text.to_owned();
         for pattern in &self.patterns {
             if pattern.is_match(&scrubbed) {
-                scrubbed = pattern.replace_all(&scrubbed, regex_lite::NoExpand(&self.replacement)).into_owned();
+                scrubbed =
+                    pattern.replace_all(&scrubbed, regex_lite::NoExpand(&self.replacement)).into_owned();
             }
         }
         scrubbed
@@ -121,7 +122,11 @@ fn treat(settings: &Settings, field: &Field) -> Result<(Treatment, Field), Strin
     let name = &field.name;
     if settings.hash.contains(name) {
         return match field.data_type {
-            DataType::Utf8 | DataType::Binary | DataType::Int8 | DataType::Int16 | DataType::Int32
+            DataType::Utf8
+            | DataType::Binary
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
             | DataType::Int64 => Ok((Treatment::Hash, Field::new(name, DataType::Utf8, field.nullable))),
             _ => Err(format!(
                 "column '{name}' is of type {}: only text, binary and whole numbers can be hashed; mask or drop it",
@@ -261,7 +266,8 @@ mod tests {
 
     #[test]
     fn dropped_columns_are_gone() {
-        let answer = function::<Redact>().config(r#"{"drop": ["card", "note"]}"#).rows([ANNA]).expect("suits");
+        let answer =
+            function::<Redact>().config(r#"{"drop": ["card", "note"]}"#).rows([ANNA]).expect("suits");
         let names: Vec<&str> = answer.schema().fields.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["id", "name", "balance"]);
     }

@@ -69,7 +69,11 @@ impl<E: std::fmt::Display> EmitReturn for Result<(), E> {
 ///
 /// # Errors
 /// If the input schema or the configuration do not suit it.
-pub fn open<'a, A, C, T, R, F>(config: &str, input: &Schema, _function: F) -> Result<(Typed<C>, Schema), Error>
+pub fn open<'a, A, C, T, R, F>(
+    config: &str,
+    input: &Schema,
+    _function: F,
+) -> Result<(Typed<C>, Schema), Error>
 where
     A: Arguments<'a>,
     C: Config,

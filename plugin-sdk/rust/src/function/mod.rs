@@ -47,7 +47,12 @@ pub trait Function: 'static {
     ///
     /// # Errors
     /// If the whole call failed.
-    fn run(state: &mut Self::State, context: &Context, rows: &Array<'_>, reply: &mut Reply) -> Result<(), Error>;
+    fn run(
+        state: &mut Self::State,
+        context: &Context,
+        rows: &Array<'_>,
+        reply: &mut Reply,
+    ) -> Result<(), Error>;
 }
 
 /// An input row that a function refused.

@@ -114,7 +114,11 @@ impl Missing {
 }
 
 /// The message for a column of another type.
-pub(crate) fn unsuitable<T>(expected: impl std::fmt::Display, found: &Field, path: &str) -> Result<T, String> {
+pub(crate) fn unsuitable<T>(
+    expected: impl std::fmt::Display,
+    found: &Field,
+    path: &str,
+) -> Result<T, String> {
     let found = &found.data_type;
     Err(format!("column '{path}' is of type {found}, but the function reads it as {expected}"))
 }

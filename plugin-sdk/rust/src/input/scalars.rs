@@ -7,56 +7,63 @@ use crate::types::{DataType, Field};
 use crate::values::{Date, Decimal, Timestamp, TimestampNtz};
 use std::borrow::Cow;
 
-/// Numbers of a column, read wider if the type asked for is wider.
-macro_rules! numbers {
-    ($($reader:ident => $rust:ty, $name:literal: $($variant:ident($narrow:ty, $width:literal)),+;)+) => {$(
-        #[doc = concat!("Reads a column as `", stringify!($rust), "`.")]
-        #[derive(Debug)]
-        pub enum $reader<'a> {
-            $(
-                #[doc = concat!("From `", stringify!($narrow), "`.")]
-                $variant(Nulls<'a>, &'a [[u8; $width]]),
-            )+
-        }
+/// Reads a column of numbers. A narrower column is widened once, so that a value is one load.
+#[derive(Debug)]
+pub struct Numbers<'a, const N: usize> {
+    nulls: Nulls<'a>,
+    values: &'a [[u8; N]],
+    widened: Vec<[u8; N]>,
+}
 
+impl<const N: usize> Numbers<'_, N> {
+    #[inline]
+    fn get(&self, row: usize) -> [u8; N] {
+        if self.widened.is_empty() { self.values[row] } else { self.widened[row] }
+    }
+}
+
+/// Numbers, with the narrower ones that they take.
+macro_rules! numbers {
+    ($($rust:ty, $width:literal, $name:literal, $exact:ident $(, $narrow:ident($from:ty))*;)+) => {$(
         impl<'a> Input<'a> for $rust {
-            type Reader = $reader<'a>;
+            type Reader = Numbers<'a, $width>;
 
             fn plan(found: &Field, path: &str) -> Result<Plan, String> {
                 match found.data_type {
-                    $(DataType::$variant => Ok(Plan::default()),)+
+                    DataType::$exact $(| DataType::$narrow)* => Ok(Plan::default()),
                     _ => unsuitable($name, found, path),
                 }
             }
             fn reader(_: &Plan, array: &Array<'a>) -> Result<Self::Reader, Error> {
+                let nulls = array.nulls;
                 match array.data {
-                    $(Data::$variant(values) => Ok($reader::$variant(array.nulls, values)),)+
+                    Data::$exact(values) => Ok(Numbers { nulls, values, widened: Vec::new() }),
+                    $(Data::$narrow(values) => {
+                        let wide = |v: &_| <$rust>::from(<$from>::from_le_bytes(*v)).to_le_bytes();
+                        Ok(Numbers { nulls, values: &[], widened: values.iter().map(wide).collect() })
+                    })*
                     _ => Err(mismatch($name)),
                 }
             }
             #[inline]
             fn is_null(reader: &Self::Reader, row: usize) -> bool {
-                match reader {
-                    $($reader::$variant(nulls, _) => nulls.is_null(row),)+
-                }
+                reader.nulls.is_null(row)
             }
             #[inline]
             fn value(reader: &Self::Reader, row: usize) -> Result<Self, Missing> {
-                Ok(match reader {
-                    $($reader::$variant(_, values) => <$narrow>::from_le_bytes(values[row]).into(),)+
-                })
+                Ok(<$rust>::from_le_bytes(reader.get(row)))
             }
         }
     )+};
 }
 
 numbers! {
-    Bytes => i8, "byte": Int8(i8, 1);
-    Shorts => i16, "short": Int16(i16, 2), Int8(i8, 1);
-    Ints => i32, "int": Int32(i32, 4), Int16(i16, 2), Int8(i8, 1);
-    Longs => i64, "long": Int64(i64, 8), Int32(i32, 4), Int16(i16, 2), Int8(i8, 1);
-    Floats => f32, "float": Float32(f32, 4), Int16(i16, 2), Int8(i8, 1);
-    Doubles => f64, "double": Float64(f64, 8), Float32(f32, 4), Int32(i32, 4), Int16(i16, 2), Int8(i8, 1);
+    i8, 1, "byte", Int8;
+    i16, 2, "short", Int16, Int8(i8);
+    i32, 4, "int", Int32, Int16(i16), Int8(i8);
+    i64, 8, "long", Int64, Int32(i32), Int16(i16), Int8(i8);
+    f32, 4, "float", Float32, Int16(i16), Int8(i8);
+    f64, 8, "double", Float64, Float32(f32), Int32(i32), Int16(i16), Int8(i8);
 }
 
 /// Reads a column of one layout.

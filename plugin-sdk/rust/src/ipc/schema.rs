@@ -93,8 +93,7 @@ fn read_type(kind: u8, details: &Table<'_>, mut children: Vec<Field>) -> Option<
 /// Writes a schema message.
 pub(crate) fn write_schema(schema: &Schema) -> Vec<u8> {
     let mut writer = Writer::new();
-    let message =
-        writer.table(&[Slot::I16(VERSION_5), Slot::U8(HEADER_SCHEMA), Slot::Later, Slot::I64(0)]);
+    let message = writer.table(&[Slot::I16(VERSION_5), Slot::U8(HEADER_SCHEMA), Slot::Later, Slot::I64(0)]);
     let header = writer.child(message[0], &[Slot::I16(0), Slot::Later]);
     let places = writer.offsets(header[0], schema.fields.len());
     for (place, field) in places.into_iter().zip(&schema.fields) {

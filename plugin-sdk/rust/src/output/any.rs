@@ -53,10 +53,9 @@ impl AnyBuilder {
             DataType::Decimal { .. } => Self::Fixed16(Fixed::default()),
             DataType::Utf8 | DataType::Binary => Self::Bytes(Bytes::default()),
             DataType::List(item) => Self::List(Box::new(nested::Lists::of(Self::new(&item.data_type)))),
-            DataType::Map(key, value) => Self::Map(Box::new(nested::Maps::of(
-                Self::new(&key.data_type),
-                Self::new(&value.data_type),
-            ))),
+            DataType::Map(key, value) => {
+                Self::Map(Box::new(nested::Maps::of(Self::new(&key.data_type), Self::new(&value.data_type))))
+            }
             DataType::Struct(fields) => Self::Struct(Structs {
                 columns: fields.iter().map(|f| Self::new(&f.data_type)).collect(),
                 ..Structs::default()

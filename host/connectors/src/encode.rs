@@ -12,6 +12,8 @@ mod json;
 mod number;
 mod parquet;
 mod pattern;
+#[cfg(test)]
+mod round_trip_tests;
 mod show;
 mod text;
 

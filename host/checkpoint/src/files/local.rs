@@ -357,7 +357,11 @@ fn parent(path: &Path) -> &Path {
 
 #[cfg(unix)]
 fn sync_directory(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    match File::open(dir)?.sync_all() {
+        // Some network file systems cannot; there the server answers for it.
+        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        result => result,
+    }
 }
 /// Elsewhere directories cannot be opened, and renames are durable by themselves.
 #[cfg(not(unix))]

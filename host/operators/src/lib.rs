@@ -1,1 +1,14 @@
-//! stub
+//! Runs what `plan` made ready: stateless steps over record batches.
+//!
+//! [`StatelessSegment`] is core's `Segment`: native runs and plugin functions in order, batch by batch, on whatever
+//! thread calls. [`explain`] shows a plan to a person. Operators own no clock and open no file.
+
+mod explain;
+mod native;
+mod plugins;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub use explain::explain;
+pub use segment::StatelessSegment;

@@ -1,0 +1,347 @@
+//! The pipeline file as written: its types, with the meaning of every key in their documentation.
+//!
+//! `pelton` reads it with [`PipelineFile::read`] and hands it to [`crate::LogicalPlan::resolve`]. The reference page
+//! and the JSON Schema for editors are made from these types ([`reference_markdown`], [`PipelineFile::json_schema`]).
+//! Nothing here opens a file: the text is given.
+
+mod deserialize;
+mod location;
+mod node;
+mod reference;
+mod set;
+mod sinks;
+mod sources;
+mod values;
+
+pub use location::SourceText;
+pub use node::Span;
+pub use reference::reference_markdown;
+pub use sinks::{ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, SinkSpec, Truncate};
+pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
+pub use values::{ByteSize, Duration, FormatOptions, OptionValue, Spanned, SpannedText};
+
+use pelton_core::{Error, OutputMode, Result, Trigger};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A pipeline: where rows come from, what is done with them, where they go.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineFile {
+    /// The query's name, for messages and metrics.
+    pub name: Spanned<String>,
+    /// The plugins that steps and SQL may use, by the name that they have in this file.
+    #[serde(default)]
+    pub plugins: BTreeMap<String, PluginSpec>,
+    /// Where rows come from, by name. This version takes exactly one source; it is the first step's `input`.
+    pub sources: Spanned<BTreeMap<String, SourceSpec>>,
+    /// What is done with the rows, in order. Each step's result is the next one's `input`.
+    #[serde(default)]
+    pub steps: Vec<StepSpec>,
+    /// What of the result goes to the sink in each micro-batch. `complete` needs an aggregation.
+    #[serde(default)]
+    pub output_mode: OutputModeSpec,
+    /// When the next micro-batch starts.
+    #[serde(default)]
+    pub trigger: TriggerSpec,
+    /// Where rows go.
+    pub sink: SinkSpec,
+    /// The directory that remembers how far the query has come: a path or an `object_store` URL.
+    #[serde(default)]
+    pub checkpoint: Option<Spanned<String>>,
+    /// Where malformed and refused rows are written, as JSON lines. Unless said: `dead-letters` in the checkpoint.
+    #[serde(default)]
+    pub dead_letters: Option<Spanned<String>>,
+    /// The session time zone, an IANA name such as `Europe/Berlin`: what timestamps without a zone mean, and how
+    /// they are shown and cut into days.
+    #[serde(default)]
+    pub time_zone: TimeZone,
+    #[serde(skip)]
+    #[schemars(skip)]
+    text: Arc<SourceText>,
+}
+
+/// The session time zone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct TimeZone(pub Spanned<String>);
+
+impl Default for TimeZone {
+    fn default() -> Self {
+        Self(Spanned::unplaced("UTC".into()))
+    }
+}
+
+/// A plugin: the path of its file, or the path with more about it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(untagged)]
+pub enum PluginSpec {
+    /// The path of its `.wasm` file.
+    Path(Spanned<String>),
+    /// The path and more.
+    Full(PluginOptions),
+}
+
+impl PluginSpec {
+    /// All about it, whichever way it is written.
+    pub fn options(&self) -> PluginOptions {
+        match self {
+            Self::Path(path) => PluginOptions::at(path.clone()),
+            Self::Full(options) => options.clone(),
+        }
+    }
+}
+
+/// A plugin with its configuration and limits.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginOptions {
+    /// The path of its `.wasm` file.
+    pub path: Spanned<String>,
+    /// Given to the plugin as JSON when a function is opened.
+    #[serde(default)]
+    pub config: serde_json::Map<String, serde_json::Value>,
+    /// What it may use at most.
+    #[serde(default)]
+    pub limits: PluginLimits,
+}
+
+impl PluginOptions {
+    fn at(path: Spanned<String>) -> Self {
+        Self { path, config: serde_json::Map::new(), limits: PluginLimits::default() }
+    }
+}
+
+/// What a plugin may use at most. What is not given has the host's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginLimits {
+    /// Memory of one instance, for example `64MiB`.
+    pub memory: Option<ByteSize>,
+    /// Time of one call, for example `1s`.
+    pub time: Option<Duration>,
+    /// Bytes that one call may return, for example `64MiB`.
+    pub output: Option<ByteSize>,
+    /// Bytes of log lines that one call may write; what is beyond is counted and dropped.
+    pub log: Option<ByteSize>,
+    /// Elements of one instance's tables.
+    pub table_elements: Option<u64>,
+}
+
+/// A step: one of the keys `filter`, `select`, `sql` or `plugin`, and perhaps a `name`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(untagged)]
+pub enum StepSpec {
+    /// Keeps the rows for which an expression is true.
+    Filter(FilterStep),
+    /// Computes columns.
+    Select(SelectStep),
+    /// Runs a SELECT over the rows.
+    Sql(SqlStep),
+    /// Runs the rows through a plugin's function.
+    Plugin(PluginStep),
+}
+
+/// Keeps the rows for which an expression is true.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterStep {
+    /// A boolean SQL expression. A plugin's scalar function is called as `plugin.function(column, …)`; if it is the
+    /// whole expression, the rows that it refuses go to the dead letters.
+    pub filter: Spanned<String>,
+    /// The operator's stable name in the checkpoint, metrics and dead letters.
+    pub name: Option<Spanned<String>>,
+}
+
+/// Computes columns.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SelectStep {
+    /// The columns: a list of SQL expressions (`price * 2 AS twice`, `*`) or of `name: expression`.
+    pub select: SelectSpec,
+    /// The operator's stable name in the checkpoint, metrics and dead letters.
+    pub name: Option<Spanned<String>>,
+}
+
+/// The columns of a `select` step.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(untagged)]
+pub enum SelectSpec {
+    /// Expressions as SQL has them behind SELECT.
+    One(Spanned<String>),
+    /// A list of columns.
+    Many(Vec<SelectItem>),
+    /// `name: expression`, in order.
+    Named(Columns),
+}
+
+/// One column of a `select` step.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(untagged)]
+pub enum SelectItem {
+    /// `expression`, `expression AS name` or `*`.
+    Expression(Spanned<String>),
+    /// `name: expression`.
+    Named(Columns),
+}
+
+/// Runs a SELECT over the rows.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SqlStep {
+    /// A SELECT in Spark's dialect over the table `input`.
+    pub sql: Spanned<String>,
+    /// The operator's stable name in the checkpoint, metrics and dead letters.
+    pub name: Option<Spanned<String>>,
+}
+
+/// Runs the rows through a plugin's function.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginStep {
+    /// The transform function, as `plugin.function`.
+    pub plugin: Spanned<String>,
+    /// The operator's stable name in the checkpoint, metrics and dead letters.
+    pub name: Option<Spanned<String>>,
+}
+
+/// What of the result goes to the sink in each micro-batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputModeSpec {
+    /// Rows that are final, each once (the default).
+    #[default]
+    Append,
+    /// Rows of the result that the micro-batch touched.
+    Update,
+    /// The whole result; needs an aggregation.
+    Complete,
+}
+
+impl From<OutputModeSpec> for OutputMode {
+    fn from(mode: OutputModeSpec) -> Self {
+        match mode {
+            OutputModeSpec::Append => Self::Append,
+            OutputModeSpec::Update => Self::Update,
+            OutputModeSpec::Complete => Self::Complete,
+        }
+    }
+}
+
+/// When the next micro-batch starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerSpec {
+    /// As soon as the one before is done and there is something to do (the default).
+    #[default]
+    AsFastAsPossible,
+    /// One micro-batch with everything there is, then the end.
+    Once,
+    /// Everything that is there at the start, in micro-batches that keep the limits, then the end.
+    AvailableNow,
+    /// At multiples of this duration, for example `{processing_time: 10 seconds}`.
+    ProcessingTime(Duration),
+}
+
+impl From<TriggerSpec> for Trigger {
+    fn from(trigger: TriggerSpec) -> Self {
+        match trigger {
+            TriggerSpec::AsFastAsPossible => Self::AsFastAsPossible,
+            TriggerSpec::Once => Self::Once,
+            TriggerSpec::AvailableNow => Self::AvailableNow,
+            TriggerSpec::ProcessingTime(duration) => Self::ProcessingTime(duration.interval()),
+        }
+    }
+}
+
+impl TriggerSpec {
+    /// Reads a trigger as the command line has it: `once`, or a duration for `processing_time`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.trim() {
+            "as_fast_as_possible" => return Ok(Self::AsFastAsPossible),
+            "once" => return Ok(Self::Once),
+            "available_now" => return Ok(Self::AvailableNow),
+            _ => {}
+        }
+        let interval = text
+            .trim()
+            .strip_prefix("processing_time")
+            .map_or(text, |rest| rest.trim_start_matches(['=', ':', ' ']));
+        Duration::parse(interval).map(Self::ProcessingTime).map_err(|_| {
+            Error::invalid(format!("there is no trigger '{text}'"))
+                .hint("as_fast_as_possible, once, available_now, or a duration such as '10 seconds'")
+        })
+    }
+}
+
+impl PipelineFile {
+    /// Reads a pipeline file (YAML or JSON). `file_name` is for messages; `sets` are `KEY=VALUE` texts that replace
+    /// or add values, as `--set` gives them: `sources.flights.max_files_per_trigger=1`, `steps.0.filter=x > 1`.
+    ///
+    /// Every error is of kind `Invalid` and begins with `file:line:column`.
+    pub fn read(text: &str, file_name: &str, sets: &[String]) -> Result<Self> {
+        let source = Arc::new(SourceText::new(file_name, text, sets));
+        let mut tree = node::Node::read(text).map_err(|(message, span)| source.error(span, message))?;
+        for (index, set) in sets.iter().enumerate() {
+            set::apply(&mut tree, set, index)?;
+        }
+        let mut file = Self::deserialize(&tree)
+            .map_err(|error| source.error(error.span.unwrap_or_default(), error.message))?;
+        file.text = source;
+        file.check_time_zone()?;
+        Ok(file)
+    }
+
+    /// The JSON Schema of the file, for editors.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+
+    /// The text that it was read from, to tie further errors to their place.
+    pub fn text(&self) -> &Arc<SourceText> {
+        &self.text
+    }
+
+    /// The session time zone, a valid IANA name.
+    pub fn time_zone(&self) -> &str {
+        &self.time_zone.0.value
+    }
+
+    /// The one source and its name. More than one is refused: this version has no union.
+    pub fn source(&self) -> Result<(&str, &SourceSpec)> {
+        let mut sources = self.sources.value.iter();
+        match (sources.next(), sources.next()) {
+            (Some((name, source)), None) => Ok((name, source)),
+            (None, _) => Err(self.text.error(self.sources.span, "a pipeline needs a source".into())),
+            (Some((first, _)), Some((second, _))) => {
+                let what = format!(
+                    "this version takes one source, and here are more ('{first}', '{second}'); \
+                     several sources need a union or a join, which do not exist yet"
+                );
+                Err(self.text.error(self.sources.span, what))
+            }
+        }
+    }
+
+    fn check_time_zone(&self) -> Result<()> {
+        let zone = &self.time_zone.0;
+        if zone.value.parse::<chrono_tz::Tz>().is_ok() {
+            return Ok(());
+        }
+        let names = chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
+        let near = pelton_core::suggest::nearest(&zone.value, names).map_or_else(
+            || "write an IANA name such as 'Europe/Berlin'".into(),
+            |n| format!("did you mean '{n}'?"),
+        );
+        Err(self.text.error(zone.span, format!("there is no time zone '{}'; {near}", zone.value)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! The sources of a pipeline file.
+
+use super::node::Span;
+use super::values::{Duration, FormatOptions, Spanned};
+use pelton_core::MalformedPolicy;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A source: the key `connector` says which, the others are its options.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(tag = "connector")]
+pub enum SourceSpec {
+    /// Files as they appear in a directory.
+    File(Box<FileSource>),
+    /// Numbered rows at a steady rate, for trying things out.
+    Rate(RateSource),
+}
+
+impl SourceSpec {
+    /// The word in the file.
+    pub fn connector(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Rate(_) => "rate",
+        }
+    }
+}
+
+/// Files as they appear in a directory.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSource {
+    /// A file, a directory or a glob such as `data/*.jsonl`: a path or an `object_store` URL. Directories named
+    /// `key=value` become columns. `.gz` and `.zst` files are unpacked.
+    pub path: Spanned<String>,
+    /// How the files are written.
+    pub format: Format,
+    /// The format's own options, by Spark's names in snake case: `{header: true, null_value: NA}`.
+    #[serde(default)]
+    pub options: FormatOptions,
+    /// The columns: a map of `name: type` in order, or Spark's DDL text. Types are Spark's: `string`, `double`, `long`,
+    /// `timestamp`, `array<string>`, `struct<a: long>` ….
+    #[serde(default)]
+    pub schema: Option<SchemaSpec>,
+    /// Reads the schema from the files that are there at the start, as Spark does with
+    /// `spark.sql.streaming.schemaInference`.
+    #[serde(default)]
+    pub infer_schema: bool,
+    /// How many new files one micro-batch takes at most. Unless said: all.
+    #[serde(default)]
+    pub max_files_per_trigger: Option<Spanned<u64>>,
+    /// Takes the newest files first.
+    #[serde(default)]
+    pub latest_first: bool,
+    /// Two files with the same name in different directories are the same file.
+    #[serde(default)]
+    pub file_name_only: bool,
+    /// What becomes of a record that does not decode: `fail`, `drop`, `null` or `dead_letter`.
+    #[serde(default)]
+    #[schemars(with = "MalformedPolicySchema")]
+    pub on_malformed: MalformedPolicy,
+}
+
+/// Numbered rows at a steady rate: columns `timestamp` and `value`.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateSource {
+    /// How many rows a second.
+    #[serde(default = "one")]
+    pub rows_per_second: Spanned<u64>,
+    /// How long it takes to come up to that rate.
+    #[serde(default)]
+    pub ramp_up_time: Option<Duration>,
+    /// In how many parts each micro-batch is produced.
+    #[serde(default)]
+    pub num_partitions: Option<Spanned<u64>>,
+}
+
+fn one() -> Spanned<u64> {
+    Spanned::unplaced(1)
+}
+
+/// How files are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// Comma-separated values.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// One column `value`, a row a line.
+    Text,
+}
+
+impl Format {
+    /// The word in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// What becomes of a record that does not decode.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case", rename = "MalformedPolicy")]
+#[allow(dead_code, reason = "only its JSON Schema is used: core's type knows no schemars")]
+enum MalformedPolicySchema {
+    /// The query fails, naming the record (the default). Spark's `FAILFAST`.
+    Fail,
+    /// The record is counted and left out. Spark's `DROPMALFORMED`.
+    Drop,
+    /// The fields that could not be read are null; the text goes to `_corrupt_record` if the schema has it.
+    Null,
+    /// The record goes to the dead letters with its position and the reason.
+    DeadLetter,
+}
+
+/// The columns of a source.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(untagged)]
+pub enum SchemaSpec {
+    /// Spark's DDL: `carrier string, dep_delay double NOT NULL`.
+    Ddl(Spanned<String>),
+    /// `name: type`, in order.
+    Columns(Columns),
+}
+
+/// Pairs of name and text, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns(pub Vec<Column>);
+
+/// A name and the text that belongs to it: a type or an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// The column's name.
+    pub name: Spanned<String>,
+    /// Its type or its expression.
+    pub text: Spanned<String>,
+}
+
+impl Column {
+    /// Where the pair begins.
+    pub fn span(&self) -> Span {
+        self.name.span
+    }
+}
+
+impl<'de> Deserialize<'de> for Columns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Columns;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of names")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Columns, A::Error> {
+                let mut columns = Vec::new();
+                while let Some((name, text)) = map.next_entry()? {
+                    columns.push(Column { name, text });
+                }
+                Ok(Columns(columns))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+impl JsonSchema for Columns {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "columns".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "additionalProperties": {"type": "string"}})
+    }
+}

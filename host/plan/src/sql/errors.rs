@@ -1,0 +1,185 @@
+//! From what the parser and DataFusion say to one message at its place in the pipeline file.
+
+use crate::file::{SourceText, Span};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use pelton_core::suggest::nearest;
+use pelton_core::types::type_name;
+use pelton_core::{Error, ErrorKind};
+
+/// SQL text and where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) span: Span,
+    pub(crate) file: &'a SourceText,
+}
+
+impl Placed<'_> {
+    /// An error about the whole text.
+    pub(crate) fn error(&self, message: impl Into<String>) -> Error {
+        self.file.error(self.span, message.into())
+    }
+
+    /// An error about the place of a name in the text, if it is there.
+    pub(crate) fn error_at_name(&self, name: &str, message: String) -> Error {
+        match self.position_of(name) {
+            Some(offset) => self.error_at(offset, name.chars().count(), message),
+            None => self.error(message),
+        }
+    }
+
+    fn error_at(&self, offset: usize, length: usize, message: String) -> Error {
+        self.file.error(self.file.within(self.span, self.text, offset, length), message)
+    }
+
+    /// An error of the parser: its message ends with ` at Line: 1, Column: 8`.
+    pub(super) fn parse_error(&self, message: &str) -> Error {
+        let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+        let (what, place) = message.rsplit_once(" at Line: ").unwrap_or((message, ""));
+        let what = what
+            .strip_prefix("Expected: ")
+            .map_or_else(|| what.to_owned(), |rest| format!("expected {rest}"));
+        let place = place.split_once(", Column: ").and_then(|(line, column)| {
+            Some((line.parse::<usize>().ok()?, column.trim().parse::<usize>().ok()?))
+        });
+        let offset = place
+            .map_or_else(|| self.text.trim_end().chars().count(), |(line, column)| self.offset(line, column));
+        self.error_at(offset, 1, format!("this is not SQL: {what}"))
+    }
+
+    /// Characters before a line and column of the text, both from 1.
+    fn offset(&self, line: usize, column: usize) -> usize {
+        let before: usize =
+            self.text.split('\n').take(line.saturating_sub(1)).map(|l| l.chars().count() + 1).sum();
+        before + column.saturating_sub(1)
+    }
+
+    fn position_of(&self, name: &str) -> Option<usize> {
+        let tokens =
+            Tokenizer::new(&super::dialect::SparkDialect, self.text).tokenize_with_location().ok()?;
+        let found = tokens.iter().find(|token| match &token.token {
+            Token::Word(word) => word.value.eq_ignore_ascii_case(name),
+            _ => false,
+        })?;
+        let start = found.span.start;
+        Some(self.offset(usize::try_from(start.line).ok()?, usize::try_from(start.column).ok()?))
+    }
+
+    /// An error of DataFusion while it plans.
+    pub(crate) fn plan_error(&self, error: DataFusionError, input: &Schema) -> Error {
+        if let Some(own) = pelton_error(&error) {
+            return self.error(own);
+        }
+        match root(&error) {
+            DataFusionError::SchemaError(schema_error, _) => self.column_error(schema_error, input),
+            DataFusionError::SQL(parser, _) => self.parse_error(&parser.to_string()),
+            other => {
+                let message = first_line(other);
+                match same_name(&message) {
+                    Some(name) => {
+                        let what = format!(
+                            "two columns of the result are called '{name}'; give one another name with AS"
+                        );
+                        self.error_at_name(&name, what)
+                    }
+                    None => self.error(message),
+                }
+            }
+        }
+    }
+
+    fn column_error(&self, error: &SchemaError, input: &Schema) -> Error {
+        match error {
+            SchemaError::FieldNotFound { field, valid_fields } => {
+                let name = field.name();
+                let names: Vec<&str> = valid_fields.iter().map(|column| column.name()).collect();
+                let near = nearest(name, names.iter().copied());
+                let hint = match near {
+                    Some(near) => format!("; did you mean '{near}'?"),
+                    None => String::new(),
+                };
+                let message = format!("there is no column '{name}'{hint}");
+                self.error_at_name(name, message).hint(format!("the columns are {}", columns(&names, input)))
+            }
+            SchemaError::AmbiguousReference { field } => {
+                let message = format!("'{}' is the name of more than one column here", field.name());
+                self.error_at_name(field.name(), message)
+            }
+            SchemaError::DuplicateUnqualifiedField { name }
+            | SchemaError::DuplicateQualifiedField { name, .. } => {
+                let message = format!("two columns are called '{name}'; give one another name with AS");
+                self.error_at_name(name, message)
+            }
+        }
+    }
+}
+
+/// The name that DataFusion complains of: `… unique expression names but the expression "input.a AS b" at …`.
+fn same_name(message: &str) -> Option<String> {
+    let quoted = message.split_once("require unique expression names")?.1.split('"').nth(1)?;
+    let name = quoted.rsplit(" AS ").next().unwrap_or(quoted);
+    Some(name.rsplit('.').next().unwrap_or(name).to_owned())
+}
+
+/// The names with their types, where the step's input has them.
+fn columns(names: &[&str], input: &Schema) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    let one = |name: &&str| match input.column_with_name(name) {
+        Some((_, field)) => format!("{name}: {}", type_name(field.data_type())),
+        None => (*name).to_owned(),
+    };
+    names.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn root(error: &DataFusionError) -> &DataFusionError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => root(inner),
+        DataFusionError::Shared(inner) => root(inner),
+        DataFusionError::Collection(errors) => errors.first().map_or(error, root),
+        other => other,
+    }
+}
+
+fn first_line(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    let text = text.lines().next().unwrap_or_default();
+    const PREFIXES: [&str; 7] = [
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "Execution error: ",
+        "Invalid or Unsupported Configuration: ",
+        "Arrow error: ",
+        "External error: ",
+        "Optimizer rule 'simplify_expressions' failed: ",
+    ];
+    PREFIXES.iter().fold(text, |text, prefix| text.strip_prefix(prefix).unwrap_or(text)).to_owned()
+}
+
+fn pelton_error(error: &DataFusionError) -> Option<String> {
+    match root(error) {
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|e| e.message().to_owned()),
+        _ => None,
+    }
+}
+
+/// An error while rows are processed. What a plugin raised keeps its kind; everything else is about the data.
+pub fn evaluation_error(error: &DataFusionError) -> Error {
+    if let DataFusionError::External(inner) = root(error)
+        && let Some(own) = inner.downcast_ref::<Error>()
+    {
+        let copy = Error::new(own.kind(), own.message());
+        return match own.hint_text() {
+            Some(hint) => copy.hint(hint),
+            None => copy,
+        };
+    }
+    let kind = match root(error) {
+        DataFusionError::Internal(_) => ErrorKind::Internal,
+        _ => ErrorKind::Data,
+    };
+    Error::new(kind, first_line(root(error)))
+}

@@ -1,0 +1,342 @@
+//! Changes to parsed SQL before DataFusion plans it: names regardless of case, and what Spark writes another way.
+
+use super::generators;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Finds the type of an expression over the tables of a SELECT; for `explode` of maps.
+pub(super) type TypeOf<'a> = &'a dyn Fn(&Expr, &Select) -> Option<DataType>;
+
+/// Rewrites a query in place. The error is a message and the expression's text that it is about.
+pub(super) fn rewrite(query: &mut Query, input: &Schema, type_of: TypeOf<'_>) -> Result<(), (String, Ident)> {
+    let mut names = Names::default();
+    input.fields().iter().for_each(|field| names.add(field.name()));
+    let mut aliases = Aliases(&mut names);
+    let _ = query.visit(&mut aliases);
+    let mut rewriter = Rewriter { names, type_of };
+    match query.visit(&mut rewriter) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Names that exist, by their lower-case form; the first spelling wins.
+#[derive(Default)]
+struct Names {
+    spellings: HashMap<String, Vec<String>>,
+}
+
+impl Names {
+    fn add(&mut self, name: &str) {
+        let spellings = self.spellings.entry(name.to_lowercase()).or_default();
+        if !spellings.iter().any(|known| known == name) {
+            spellings.push(name.to_owned());
+        }
+    }
+
+    /// Gives an identifier the spelling under which the column is known.
+    fn respell(&self, ident: &mut Ident) {
+        if let Some(spellings) = self.spellings.get(&ident.value.to_lowercase())
+            && !spellings.contains(&ident.value)
+        {
+            ident.value.clone_from(&spellings[0]);
+        }
+    }
+}
+
+/// Collects the names that a query gives itself.
+struct Aliases<'a>(&'a mut Names);
+
+impl VisitorMut for Aliases<'_> {
+    type Break = Box<(String, Ident)>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.0.add(&cte.alias.name.value);
+            cte.alias.columns.iter().for_each(|column| self.0.add(&column.name.value));
+        }
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        for item in &select.projection {
+            match item {
+                SelectItem::ExprWithAlias { alias, .. } => self.0.add(&alias.value),
+                SelectItem::ExprWithAliases { aliases, .. } => {
+                    aliases.iter().for_each(|a| self.0.add(&a.value))
+                }
+                _ => {}
+            }
+        }
+        for view in &select.lateral_views {
+            view.lateral_col_alias.iter().for_each(|alias| self.0.add(&alias.value));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct Rewriter<'a> {
+    names: Names,
+    type_of: TypeOf<'a>,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    type Break = Box<(String, Ident)>;
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
+        if let [ObjectNamePart::Identifier(ident)] = relation.0.as_mut_slice() {
+            if ident.value.eq_ignore_ascii_case(super::session::INPUT) {
+                ident.value = super::session::INPUT.to_owned();
+            } else {
+                self.names.respell(ident);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Before the children, so that a column's name is the text that the user wrote.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        generators::expand(select, self.type_of)?;
+        for item in &mut select.projection {
+            name_item(item);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match expr {
+            Expr::Identifier(ident) => self.names.respell(ident),
+            Expr::CompoundIdentifier(parts) => parts.iter_mut().for_each(|part| self.respell_part(part)),
+            Expr::Function(function) => {
+                if let Some(name) = generators::name_of(function) {
+                    let what = format!(
+                        "{}() stands alone in the SELECT list or in LATERAL VIEW, not inside another expression",
+                        name.value
+                    );
+                    return ControlFlow::Break(Box::new((what, name.clone())));
+                }
+                spark_function(function);
+            }
+            _ => {}
+        }
+        if let Some(other) = other_form(expr) {
+            *expr = other;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Rewriter<'_> {
+    fn respell_part(&self, part: &mut Ident) {
+        match part.value.eq_ignore_ascii_case(super::session::INPUT) && part.quote_style.is_none() {
+            true => part.value = super::session::INPUT.to_owned(),
+            false => self.names.respell(part),
+        }
+    }
+}
+
+/// Gives a column without a name the name that Spark gives it, or close to it: the expression's text.
+fn name_item(item: &mut SelectItem) {
+    let SelectItem::UnnamedExpr(expr) = item else { return };
+    let name = match &*expr {
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
+        other => other.to_string(),
+    };
+    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('`', name) };
+}
+
+fn arguments(function: &mut Function) -> Option<&mut Vec<FunctionArg>> {
+    match &mut function.args {
+        FunctionArguments::List(list) => Some(&mut list.args),
+        _ => None,
+    }
+}
+
+/// Functions that DataFusion has in another form.
+fn spark_function(function: &mut Function) {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return };
+    let name = name.value.to_lowercase();
+    let part = match name.as_str() {
+        "year" | "quarter" | "month" | "dayofweek" => name.as_str(),
+        "day" | "dayofmonth" => "day",
+        "dayofyear" => "doy",
+        "weekofyear" => "week",
+        "from_json" => return flatten_options(function),
+        "date_add" | "dateadd" | "date_sub" | "add_months" => return int_argument(function, 1),
+        _ => return,
+    };
+    let part = unnamed(Expr::value(Value::SingleQuotedString(part.to_owned())));
+    if let Some(args) = arguments(function) {
+        args.insert(0, part);
+        rename(function, "date_part");
+    }
+}
+
+/// DataFusion's literals are `long` where these take `int`.
+fn int_argument(function: &mut Function, index: usize) {
+    let Some(args) = arguments(function) else { return };
+    if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) = args.get_mut(index) {
+        *expr = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(expr.clone()),
+            data_type: SqlType::Int(None),
+            array: false,
+            format: None,
+        };
+    }
+}
+
+fn rename(function: &mut Function, name: &str) {
+    if let [ObjectNamePart::Identifier(ident)] = function.name.0.as_mut_slice() {
+        ident.value = name.to_owned();
+    }
+}
+
+/// `from_json(j, s, map('mode', 'X'))` has its options as further arguments, where they are constants.
+fn flatten_options(function: &mut Function) {
+    let Some(args) = arguments(function) else { return };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(map)))) = args.get_mut(2) else {
+        return;
+    };
+    if !map.name.to_string().eq_ignore_ascii_case("map") {
+        return;
+    }
+    if let Some(options) = arguments(map).cloned() {
+        args.truncate(2);
+        args.extend(options);
+    }
+}
+
+/// Expressions that DataFusion has in another form.
+fn other_form(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::RLike { negated, expr, pattern, .. } => {
+            let call = call("rlike", vec![expr.as_ref().clone(), pattern.as_ref().clone()]);
+            Some(if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call })
+        }
+        Expr::UnaryOp { op: UnaryOperator::BangNot, expr } => {
+            Some(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(expr.clone())) })
+        }
+        // 10L and 1e3: a long and a double, whatever the size.
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, true) => {
+                Some(cast(Value::Number(text.clone(), false), SqlType::BigInt(None)))
+            }
+            Value::Number(text, false) if text.contains(['e', 'E']) => {
+                let text = Value::SingleQuotedString(text.clone());
+                Some(cast(text, SqlType::Double(datafusion::sql::sqlparser::ast::ExactNumberInfo::None)))
+            }
+            _ => None,
+        },
+        Expr::Function(function) => null_test(function),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let by_name = |access: &AccessExpr| match access {
+                AccessExpr::Dot(Expr::Identifier(name)) => {
+                    let index = Expr::value(Value::SingleQuotedString(name.value.clone()));
+                    AccessExpr::Subscript(Subscript::Index { index })
+                }
+                other => other.clone(),
+            };
+            let access_chain = access_chain.iter().map(by_name).collect();
+            Some(Expr::CompoundFieldAccess { root: root.clone(), access_chain })
+        }
+        Expr::Struct { values, fields } if fields.is_empty() => Some(named_struct(values)),
+        _ => None,
+    }
+}
+
+/// `isnull(x)` is `x IS NULL`.
+fn null_test(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else { return None };
+    match function.name.to_string().to_lowercase().as_str() {
+        "isnull" => Some(Expr::IsNull(Box::new(Expr::Nested(Box::new(argument.clone()))))),
+        "isnotnull" => Some(Expr::IsNotNull(Box::new(Expr::Nested(Box::new(argument.clone()))))),
+        _ => None,
+    }
+}
+
+/// Whether there is a lambda: its parameters' types are fixed while it is planned, so literals must have theirs before.
+pub(super) fn has_lambda(statement: &Statement) -> bool {
+    struct Lambdas;
+    impl Visitor for Lambdas {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if matches!(expr, Expr::Lambda(_)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    statement.visit(&mut Lambdas).is_break()
+}
+
+/// Makes every whole number that fits a `CAST(… AS INT)`.
+pub(super) fn int_literals(statement: &mut Statement) {
+    struct Literals;
+    impl VisitorMut for Literals {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Value(value) = expr
+                && let Value::Number(text, false) = &value.value
+                && text.parse::<i32>().is_ok()
+            {
+                *expr = cast(value.value.clone(), SqlType::Int(None));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = statement.visit(&mut Literals);
+}
+
+/// `struct(a, b AS c, 1)` has the fields `a`, `c` and `col3`.
+fn named_struct(values: &[Expr]) -> Expr {
+    let pair = |(index, value): (usize, &Expr)| {
+        let (name, value) = match value {
+            Expr::Named { expr, name } => (name.value.clone(), expr.as_ref().clone()),
+            Expr::Identifier(ident) => (ident.value.clone(), value.clone()),
+            Expr::CompoundIdentifier(parts) => {
+                (parts.last().map(|part| part.value.clone()).unwrap_or_default(), value.clone())
+            }
+            _ => (format!("col{}", index + 1), value.clone()),
+        };
+        [Expr::value(Value::SingleQuotedString(name)), value]
+    };
+    call("named_struct", values.iter().enumerate().flat_map(pair).collect())
+}
+
+fn cast(value: Value, data_type: SqlType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::value(value)),
+        data_type,
+        array: false,
+        format: None,
+    }
+}
+
+fn unnamed(expr: Expr) -> FunctionArg {
+    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
+}
+
+/// A call of a function.
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let list = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: args.into_iter().map(unnamed).collect(),
+        clauses: Vec::new(),
+    };
+    Expr::Function(Function {
+        name: ObjectName::from(Ident::new(name)),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}

@@ -1,0 +1,186 @@
+//! The DataFusion session of a query: its settings, its functions, and the one table `input`.
+
+use super::planner::{SparkPlanner, SparkTypes};
+use crate::functions;
+use crate::input::InputTable;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DataFusionError, Result, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::prelude::SessionConfig;
+use datafusion_spark::SessionStateBuilderSpark;
+use pelton_core::{FunctionKind, Plugin};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The plugins by the name that they have in the pipeline file.
+pub type Plugins = BTreeMap<String, Arc<dyn Plugin>>;
+
+/// Name of the table that a step reads.
+pub(crate) const INPUT: &str = "input";
+
+/// Plans and optimises for one query.
+pub(crate) struct Session {
+    state: SessionState,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+    types: Arc<dyn TypePlanner>,
+    functions: HashMap<String, Arc<ScalarUDF>>,
+    higher_order: HashMap<String, Arc<HigherOrderUDF>>,
+    pub(crate) plugins: Plugins,
+    pub(crate) time_zone: Arc<str>,
+}
+
+impl Session {
+    pub(crate) fn new(time_zone: &str, plugins: Plugins) -> Self {
+        let state = SessionStateBuilder::new()
+            .with_config(config(time_zone))
+            .with_default_features()
+            .with_spark_features()
+            .build();
+        let time_zone: Arc<str> = time_zone.into();
+        let mut scalar = state.scalar_functions().clone();
+        let names: Vec<Arc<ScalarUDF>> = scalar.values().cloned().collect();
+        for function in names.iter().chain(&functions::all(&time_zone)) {
+            for alias in function.aliases() {
+                scalar.entry(alias.clone()).or_insert_with(|| function.clone());
+            }
+        }
+        for function in functions::all(&time_zone) {
+            for name in function.aliases().iter().map(String::as_str).chain([function.name()]) {
+                scalar.insert(name.to_owned(), function.clone());
+            }
+        }
+        let mut higher_order = state.higher_order_functions().clone();
+        for (spark, ours) in functions::ALIASES {
+            if let Some(function) = scalar.get(*ours).cloned() {
+                scalar.entry((*spark).to_owned()).or_insert(function);
+            }
+            if let Some(function) = higher_order.get(*ours).cloned() {
+                higher_order.entry((*spark).to_owned()).or_insert(function);
+            }
+        }
+        let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(SparkPlanner::new(&scalar))];
+        planners.extend(state.expr_planners().iter().cloned());
+        let types = Arc::new(SparkTypes { time_zone: time_zone.clone() });
+        Self { state, planners, types, functions: scalar, higher_order, plugins, time_zone }
+    }
+
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// A view of the session in which `input` has this schema.
+    pub(crate) fn over(&self, input: SchemaRef) -> Tables<'_> {
+        Tables { session: self, input }
+    }
+
+    /// The plugin and function that `name` (`plugin.function`) names, if it names a scalar function.
+    fn plugin_function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let (plugin_name, function) = name.split_once('.')?;
+        let plugin = self.plugins.get(plugin_name)?;
+        let known =
+            plugin.manifest().functions.iter().any(|f| f.name == function && f.kind == FunctionKind::Scalar);
+        known.then(|| functions::plugin::udf(plugin_name, plugin, function, &self.time_zone))
+    }
+
+    /// A scalar function by its name.
+    pub(crate) fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
+        self.functions.get(name)
+    }
+
+    /// Whether there is a function of this name that can stand in an expression.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+            || self.higher_order.contains_key(name)
+            || self.state.aggregate_functions().contains_key(name)
+            || self.state.window_functions().contains_key(name)
+            || self.plugin_function(name).is_some()
+    }
+
+    /// Names of all functions, for suggestions.
+    pub(crate) fn function_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.functions.keys().chain(self.higher_order.keys()).cloned().collect();
+        names.extend(["explode", "explode_outer", "posexplode", "posexplode_outer"].map(str::to_owned));
+        for (plugin_name, plugin) in &self.plugins {
+            let scalars = plugin.manifest().functions.iter().filter(|f| f.kind == FunctionKind::Scalar);
+            names.extend(scalars.map(|f| format!("{plugin_name}.{}", f.name)));
+        }
+        names.sort();
+        names
+    }
+}
+
+fn config(time_zone: &str) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_batch_size(crate::ROWS_PER_BATCH_MAX)
+        .with_coalesce_batches(false)
+        .with_repartition_joins(false)
+        .with_information_schema(false);
+    let options = config.options_mut();
+    options.execution.time_zone = Some(time_zone.to_owned());
+    options.execution.enable_ansi_mode = true;
+    options.execution.collect_statistics = false;
+    options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.optimizer.repartition_file_scans = false;
+    options.optimizer.enable_round_robin_repartition = false;
+    config
+}
+
+/// What names mean while one step is planned.
+pub(crate) struct Tables<'a> {
+    session: &'a Session,
+    input: SchemaRef,
+}
+
+impl ContextProvider for Tables<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if name.table() == INPUT && name.schema().is_none() {
+            return Ok(provider_as_source(Arc::new(InputTable::new(self.input.clone()))));
+        }
+        Err(DataFusionError::Plan(format!("there is no table '{name}'; a step reads the table 'input'")))
+    }
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.session.planners
+    }
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(self.session.types.clone())
+    }
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let found =
+            self.session.functions.get(name).or_else(|| self.session.functions.get(&name.to_lowercase()));
+        found.cloned().or_else(|| self.session.plugin_function(name))
+    }
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.session.higher_order.get(name).cloned()
+    }
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.session.state.aggregate_functions().get(name).cloned()
+    }
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.session.state.window_functions().get(name).cloned()
+    }
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+    fn options(&self) -> &ConfigOptions {
+        self.session.state.config_options()
+    }
+    fn udf_names(&self) -> Vec<String> {
+        self.session.functions.keys().cloned().collect()
+    }
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.session.higher_order.keys().cloned().collect()
+    }
+    fn udaf_names(&self) -> Vec<String> {
+        self.session.state.aggregate_functions().keys().cloned().collect()
+    }
+    fn udwf_names(&self) -> Vec<String> {
+        self.session.state.window_functions().keys().cloned().collect()
+    }
+}

@@ -1,0 +1,170 @@
+//! What is refused while SQL is planned, and how the messages look.
+
+use crate::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs, RefusedBy, Rule, check};
+use datafusion::arrow::datatypes::Schema;
+use pelton_core::types::{columns_name, parse_columns};
+use pelton_core::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const COLUMNS: &str = "carrier string, dep_delay double, distance int, ts timestamp, st struct<a: long, B: string>, \
+                       ar array<struct<x: int>>, m map<string, int>, Mixed string";
+
+fn resolve_with(steps: &str, rest: &str) -> Result<LogicalPlan> {
+    let text = format!(
+        "name: q\nsources: {{s: {{connector: rate}}}}\nsink: {{connector: memory}}\n{rest}steps:\n{steps}"
+    );
+    let file = PipelineFile::read(&text, "p.yaml", &[])?;
+    let source_schema = Arc::new(Schema::new(parse_columns(COLUMNS, file.time_zone()).expect("columns")));
+    LogicalPlan::resolve(&file, &PlanInputs { source_schema, plugins: BTreeMap::new() })
+}
+
+fn resolve(steps: &str) -> Result<LogicalPlan> {
+    resolve_with(steps, "")
+}
+
+fn error(steps: &str) -> Error {
+    match resolve(steps) {
+        Ok(plan) => panic!("accepted, with {}", columns_name(plan.schema().fields())),
+        Err(error) => error,
+    }
+}
+
+fn schema(steps: &str) -> String {
+    resolve(steps).map_or_else(|e| e.to_string(), |plan| columns_name(plan.schema().fields()))
+}
+
+fn first_line(error: &Error) -> &str {
+    error.message().lines().next().unwrap_or_default()
+}
+
+#[test]
+fn an_unknown_column_is_shown_in_its_place_with_the_nearest_and_all_columns() {
+    let found = error("- filter: distance > 3 AND dep_dely > 15\n");
+    assert_eq!(
+        found.message(),
+        "p.yaml:5:28: there is no column 'dep_dely'; did you mean 'dep_delay'?\n  |\n\
+         5 | - filter: distance > 3 AND dep_dely > 15\n  |                            ^^^^^^^^"
+    );
+    assert!(found.hint_text().is_some_and(|h| h.contains("dep_delay: double, distance: int, ts: timestamp")));
+}
+
+#[test]
+fn places_are_found_inside_block_scalars() {
+    let found = error("- sql: |\n    SELECT carrier,\n      uper(carrier) AS c\n    FROM input\n");
+    assert_eq!(first_line(&found), "p.yaml:7:7: there is no function 'uper'; did you mean 'upper'?");
+    let found = error("- sql: |\n    SELECT carrier\n    FRM input WHERE\n");
+    assert!(first_line(&found).starts_with("p.yaml:7:"), "{found}");
+    let found = error("- select:\n    - carrier\n    - dep_delay +\n");
+    assert!(first_line(&found).starts_with("p.yaml:7:"), "{found}");
+}
+
+#[test]
+fn an_unknown_table_or_field_is_named() {
+    assert!(first_line(&error("- sql: SELECT * FROM flights\n")).contains("there is no table 'flights'"));
+    assert!(first_line(&error("- select: [st.c]\n")).contains("there is no field 'c'"));
+    assert!(
+        first_line(&error("- select: [carrier, carrier]\n"))
+            .contains("two columns of the result are called 'carrier'")
+    );
+    assert!(
+        first_line(&error("- sql: SELECT window(ts, '1 hour') FROM input\n")).contains("no event time yet")
+    );
+    assert!(first_line(&error("- plugin: flights.classify\n")).contains("there is no plugin 'flights'"));
+}
+
+#[test]
+fn names_do_not_mind_case_and_columns_keep_the_spelling_asked_for() {
+    assert_eq!(schema("- select: [CARRIER, St.b, mixed]\n"), "CARRIER: string, b: string, mixed: string");
+    assert_eq!(schema("- sql: SELECT MIXED AS Foo FROM INPUT\n- select: [foo]\n"), "foo: string");
+    assert_eq!(schema("- sql: WITH T AS (SELECT Carrier AS c FROM input) SELECT t.C FROM t\n"), "C: string");
+    assert_eq!(
+        schema("- select: [upper(carrier), distance + 1]\n"),
+        "`upper(carrier)`: string, `distance + 1`: int"
+    );
+}
+
+#[test]
+fn types_are_sparks() {
+    assert_eq!(
+        schema(
+            "- select: [1 AS i, 3000000000 AS l, 10L AS k, 1.5 AS d, 1e3 AS e, distance / 2 AS q, dep_delay * 1.5 AS f]\n"
+        ),
+        "i: int NOT NULL, l: long NOT NULL, k: long NOT NULL, d: decimal(2,1) NOT NULL, e: double NOT NULL, \
+         q: double, f: double"
+    );
+    assert_eq!(
+        schema(
+            "- select: [CAST(carrier AS LONG) AS a, CAST(ts AS STRING) AS b, TIMESTAMP '2026-01-01' AS c]\n"
+        ),
+        "a: long, b: string, c: timestamp"
+    );
+    assert_eq!(
+        schema("- select: \"ar.x, ar[0].x AS first, m['k'] AS k\"\n"),
+        "x: array<int>, first: int, k: int"
+    );
+    assert_eq!(schema("- select: [current_timestamp() AS n, rand() AS r]\n"), "n: timestamp, r: double");
+}
+
+#[test]
+fn later_steps_see_what_earlier_ones_made() {
+    let plan = resolve("- select: [carrier, dep_delay]\n- filter: dep_delay > 1\n- filter: carrier = 'x'\n  name: only-x\n- sql: SELECT * FROM input\n")
+        .expect("resolves");
+    let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["select", "filter", "only-x", "sql"]);
+    assert!(
+        first_line(&error("- select: [carrier]\n- filter: dep_delay > 1\n"))
+            .contains("no column 'dep_delay'")
+    );
+    let physical = PhysicalPlan::build(&plan).expect("builds");
+    assert_eq!(physical.required_columns, ["carrier", "dep_delay"]);
+    assert_eq!(physical.steps.len(), 1);
+}
+
+#[test]
+fn what_spark_refuses_is_told_from_what_does_not_exist_yet() {
+    let refusals = |sql: &str, mode: &str| {
+        let plan =
+            resolve_with(&format!("- sql: {sql}\n"), &format!("output_mode: {mode}\n")).expect("resolves");
+        check(&plan).iter().map(|r| (r.rule, r.by)).collect::<Vec<_>>()
+    };
+    use RefusedBy::{Spark, ThisVersion};
+    let check =
+        |sql, mode, wanted: &[(Rule, RefusedBy)]| assert_eq!(refusals(sql, mode), wanted, "{sql} {mode}");
+    check("SELECT * FROM input", "append", &[]);
+    check("SELECT * FROM input", "update", &[]);
+    check("SELECT * FROM input UNION ALL SELECT * FROM input", "append", &[]);
+    check("SELECT carrier FROM input", "complete", &[(Rule::CompleteWithoutAggregation, Spark)]);
+    check("SELECT * FROM input ORDER BY carrier", "append", &[(Rule::Sort, Spark)]);
+    check(
+        "SELECT carrier, count(*) AS n FROM input GROUP BY carrier",
+        "complete",
+        &[(Rule::Aggregation, ThisVersion)],
+    );
+    check("SELECT DISTINCT carrier FROM input", "append", &[(Rule::Distinct, ThisVersion)]);
+    check("SELECT * FROM input LIMIT 5", "append", &[(Rule::Limit, ThisVersion)]);
+    check("SELECT * FROM input LIMIT 5", "update", &[(Rule::Limit, Spark)]);
+    check(
+        "SELECT row_number() OVER (ORDER BY ts) AS n FROM input",
+        "append",
+        &[(Rule::WindowFunction, Spark)],
+    );
+    check(
+        "SELECT a.carrier FROM input a JOIN input b ON a.carrier = b.carrier",
+        "append",
+        &[(Rule::Join, ThisVersion)],
+    );
+    check("SELECT shuffle(ar) AS s FROM input", "append", &[(Rule::Nondeterministic, ThisVersion)]);
+    check("SELECT rand() AS r, now() AS n, uuid() AS u FROM input", "append", &[]);
+}
+
+#[test]
+fn a_refusal_is_an_error_with_the_way_out() {
+    let plan = resolve("- sql: SELECT * FROM input ORDER BY carrier\n").expect("resolves");
+    let error = PhysicalPlan::build(&plan).err().expect("refused");
+    assert_eq!(
+        first_line(&error),
+        "p.yaml:5:8: sql: a stream cannot be sorted, unless it is aggregated in output_mode complete"
+    );
+    assert_eq!(error.hint_text(), Some("leave out ORDER BY"));
+}

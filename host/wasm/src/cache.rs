@@ -26,6 +26,9 @@ use wasmtime::component::Component;
 const MAGIC: &[u8; 16] = b"pelton-module-1\n";
 const HEAD_BYTES: usize = MAGIC.len() + 32;
 
+/// More entries than these are not kept; the oldest go first.
+const ENTRIES_MAX: usize = 256;
+
 /// A directory of compiled plugins.
 #[derive(Debug)]
 pub(crate) struct ModuleCache {
@@ -92,7 +95,26 @@ impl ModuleCache {
             // What is left of a failed write is of no use; if it cannot be removed either, it does no harm.
             let _ = std::fs::remove_file(&temporary);
         }
-        written
+        written.and_then(|()| self.trim(ENTRIES_MAX))
+    }
+
+    /// Removes the oldest entries, those of older versions of Pelton among them.
+    fn trim(&self, entries_max: usize) -> io::Result<()> {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "cwasm") {
+                // Another process may have removed it by now.
+                let Ok(written) = std::fs::metadata(&path).and_then(|file| file.modified()) else { continue };
+                entries.push((written, path));
+            }
+        }
+        entries.sort();
+        let surplus = entries.len().saturating_sub(entries_max);
+        entries.iter().take(surplus).try_for_each(|(_, path)| match std::fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        })
     }
 }
 
@@ -155,6 +177,20 @@ mod tests {
         assert!(cache.load(&engine, "d").is_none());
         let files = std::fs::read_dir(&cache.directory).unwrap().count();
         assert_eq!(files, 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn old_entries_make_room_for_new_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, cache) = cache(directory.path());
+        let component = Component::new(&engine, EMPTY).unwrap();
+        for digest in ["a", "b", "c"] {
+            cache.store(digest, &component);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        cache.trim(2).unwrap();
+        let there = |digest| cache.load(&engine, digest).is_some();
+        assert!(!there("a") && there("b") && there("c"));
     }
 
     #[cfg(unix)]

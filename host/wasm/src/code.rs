@@ -4,8 +4,9 @@
 use crate::contract::{Clock, DescribeFn, GuestManifest, OpenFn, interface_name};
 use crate::engine::{Ticker, epochs};
 use crate::form::{check_version, no_describe};
-use crate::guest::{Guest, PluginLog};
+use crate::guest::Guest;
 use crate::limits::Limits;
+use crate::log::PluginLog;
 use crate::reason::reason;
 use crate::stats::Stats;
 use pelton_core::{Error, FunctionKind, Result};
@@ -51,14 +52,13 @@ impl Exports {
     pub(crate) fn of(component: &Component, engine: &Engine) -> Result<Self> {
         let component_type = component.component_type();
         let names: Vec<String> = component_type.exports(engine).map(|(name, _)| name.to_owned()).collect();
-        let describes = names.iter().filter_map(|name| crate::contract::parse_interface(name));
-        let Some((_, version)) = describes.filter(|(interface, _)| *interface == "describe").next_back()
-        else {
+        let mut describes = names.iter().filter_map(|name| crate::contract::parse_interface(name));
+        let Some((_, version)) = describes.rfind(|(interface, _)| *interface == "describe") else {
             return Err(no_describe(names.iter().map(String::as_str)));
         };
         check_version(version)?;
         let function = |interface: &str, function: &str| {
-            let at = component.get_export_index(None, &interface_name(interface, version))?;
+            let at = component.get_export_index(None, interface_name(interface, version))?;
             component.get_export_index(Some(&at), function)
         };
         let pair = |interface: &str, open: &str, call: &str| {

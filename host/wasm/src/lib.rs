@@ -7,7 +7,7 @@
 //! | `host` | [`PluginHost`]: from bytes to a loaded plugin |
 //! | `form`, `cache` | recognising and wrapping files; compiled code on disk |
 //! | `services`, `wasi` | all that a guest can call |
-//! | `code`, `guest`, `reason` | one instance: made, called under limits, and why it failed |
+//! | `code`, `guest`, `log`, `reason` | one instance: made, called under limits, and why it failed |
 //! | `plugin`, `opened` | [`WasmPlugin`], opened functions and their pool of instances |
 //! | `codec` | rows and schemas across the wall, both ways |
 //!
@@ -30,6 +30,7 @@ mod form;
 mod guest;
 mod host;
 mod limits;
+mod log;
 mod opened;
 mod plugin;
 mod reason;
@@ -40,7 +41,7 @@ mod wasi;
 pub use contract::{CONTRACT_VERSIONS, CONTRACT_WIT};
 pub use engine::TICK_MS;
 pub use form::Form;
-pub use guest::LogListener;
 pub use host::{HostOptions, PluginHost, PluginSettings, digest};
 pub use limits::Limits;
+pub use log::LogListener;
 pub use plugin::{Inspection, WasmPlugin};

@@ -7,6 +7,7 @@ use crate::contract::{Bytes, Clock, EvaluateFn, GuestError, ProcessFn, Rejection
 use crate::limits::clean_text;
 use crate::plugin::Parts;
 use crate::reason::said;
+use crate::stats::Stopwatch;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ use pelton_core::{
     CallScope, Error, FunctionKind, Rejected, Result, ScalarFunction, TransformFunction, TransformOutput,
 };
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A scalar function, bound to the types of its arguments.
 pub(crate) struct OpenedScalar {
@@ -113,7 +113,7 @@ impl Opened {
     }
 
     fn call(&self, scope: &CallScope<'_>, batch: &RecordBatch) -> Result<(RecordBatch, Vec<Rejected>)> {
-        let since = Instant::now();
+        let since = Stopwatch::start();
         let answer = self.call_untimed(scope, batch);
         self.plugin.code.stats.called(since.elapsed());
         answer

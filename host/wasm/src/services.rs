@@ -3,7 +3,8 @@
 
 use crate::contract::{EXPORTS, LogLevel, parse_interface};
 use crate::form::{check_version, not_granted};
-use crate::guest::{Guest, LINE_BYTES};
+use crate::guest::Guest;
+use crate::log::LINE_BYTES;
 use crate::wasi;
 use pelton_core::{Error, Result};
 use wasmtime::component::types::ComponentItem;

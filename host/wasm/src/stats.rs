@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use pelton_core::function::PluginMetrics;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Under this name a plugin's counters show how often it counted in vain: too many counters, or too long a name.
 const DROPPED: &str = "pelton.counts_dropped";
@@ -69,5 +69,21 @@ impl Stats {
             memory_bytes_max: self.memory_bytes_max.load(Relaxed),
             counters,
         }
+    }
+}
+
+/// Measures how long something took: for metrics and for the log limit of a second. No row depends on it.
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "what it measures is shown or bounds the log, and decides no row"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
     }
 }

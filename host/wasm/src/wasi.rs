@@ -9,7 +9,8 @@
 //! first: the order in which such tables are walked is nothing that rows may depend on. Running a plugin with
 //! `discard_after_every_call` shows whether they do not.
 
-use crate::guest::{Guest, Stream};
+use crate::guest::Guest;
+use crate::log::Stream;
 use rand_chacha::rand_core::RngCore;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{

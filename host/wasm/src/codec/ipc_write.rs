@@ -192,7 +192,7 @@ impl Writer<'_> {
 
     fn bits(&mut self, bits: &BooleanBuffer) {
         let at = self.out.len();
-        if bits.offset() % 8 == 0 {
+        if bits.offset().is_multiple_of(8) {
             let from = bits.offset() / 8;
             self.out.extend_from_slice(&bits.values()[from..from + ceil(bits.len(), 8)]);
         } else {

@@ -63,12 +63,12 @@ impl Values {
             DataType::Int32 => Arc::new(primitive!(Int32Type, i32)),
             DataType::Int64 => Arc::new(primitive!(Int64Type, i64)),
             DataType::Float32 => {
-                let value = |n: u64| if n % 7 == 0 { f32::INFINITY } else { n as f32 / 3.0 };
+                let value = |n: u64| if n.is_multiple_of(7) { f32::INFINITY } else { n as f32 / 3.0 };
                 let values: Vec<f32> = (0..length).map(|_| value(self.below(1000))).collect();
                 Arc::new(Float32Array::new(values.into(), nulls))
             }
             DataType::Float64 => {
-                let value = |n: u64| if n % 7 == 0 { f64::NEG_INFINITY } else { n as f64 / 3.0 };
+                let value = |n: u64| if n.is_multiple_of(7) { f64::NEG_INFINITY } else { n as f64 / 3.0 };
                 let values: Vec<f64> = (0..length).map(|_| value(self.below(1000))).collect();
                 Arc::new(Float64Array::new(values.into(), nulls))
             }
@@ -150,8 +150,6 @@ fn read_by_arrow(encoder: &Encoder, batch: &RecordBatch) -> RecordBatch {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn every_type_crosses_unchanged(seed in any::<u64>(), length in 0_usize..40) {
         let schema = schema_of(ALL_TYPES);
@@ -219,8 +217,6 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn damaged_json_is_refused_or_sound(
         seed in any::<u64>(),
@@ -303,7 +299,7 @@ fn a_schema_that_a_plugin_may_not_answer_is_refused() {
     let of = |fields: &[String]| format!(r#"{{"type":"struct","fields":[{}]}}"#, fields.join(","));
     check(&of(&[]), "no columns");
     check(&of(&[field("a", "\"long\""), field("a", "\"int\"")]), "two columns named 'a'");
-    check(&of(&vec![field("", "\"long\"")]), "without a name");
+    check(&of(&[field("", "\"long\"")]), "without a name");
     check(&of(&[field("a", "\"struct<>\"")]), "a struct without fields");
     check(&of(&[field("a", "\"array<array<array<long>>>\"")]), "nested too deeply");
     check(&of(&[field("a", &format!("\"{}\"", "array<".repeat(1 << 20)))]), "nested too deeply");

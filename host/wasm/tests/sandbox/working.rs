@@ -136,9 +136,9 @@ fn counters_add_up_over_calls_and_log_lines_are_heard() {
         (call $output (local.get 5) (local.get 6) (i32.const 0) (i32.const 0))";
     let lines = Arc::new(Mutex::new(Vec::new()));
     let heard = lines.clone();
-    let listener = LogListener(Arc::new(move |level, text| {
+    let listener = LogListener::new(move |level, text| {
         heard.lock().expect("not poisoned").push(format!("{level} {text}"));
-    }));
+    });
     let settings = PluginSettings { log_listener: Some(listener), ..PluginSettings::default() };
     let guest = Guest { imports: HOST.into(), ..Guest::process(body) };
     let plugin = host().load("p", &guest.wat(), settings).expect("loads");

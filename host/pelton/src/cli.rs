@@ -130,11 +130,12 @@ pub(crate) enum Reporting {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cat flights.jsonl | pelton pipe flights.wasm:is_delayed
-  cat flights.jsonl | pelton pipe flights.wasm:legs redact.wasm:mask --config redact='{\"columns\": [\"tailnum\"]}'
-  pelton pipe flights.wasm:legs --input-schema 'carrier string, dep_delay double' < flights.jsonl
+  cat flights.jsonl | pelton pipe flights.wasm:events redact.wasm --config redact='{\"drop\": [\"flight\"]}'
+  pelton pipe 'flights.wasm:is_delayed(dep_delay)' --input-schema 'carrier string, dep_delay double' < flights.jsonl
 
-A boolean function keeps the rows for which it is true; a transform gives any number of rows.
-Refused rows and lines that are no JSON object go to stderr with their line number; exit code 1 if there were any.")]
+A boolean function keeps the rows for which it is true, another scalar function adds a column, a transform gives any
+number of rows. A scalar function gets the columns in parentheses, or all of them. Refused rows and malformed lines go to
+stderr with the reason, and harm none of their neighbours.")]
 pub(crate) struct PipeArgs {
     /// Plugin file and function, in the order of the chain; without a function, the plugin's only one
     #[arg(required = true, value_name = "PLUGIN.wasm[:FUNCTION]")]

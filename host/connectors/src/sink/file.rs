@@ -47,7 +47,7 @@ pub struct FileSinkOptions {
     pub options: OptionMap,
     /// Columns that become directories, in this order. They are left out of the files.
     pub partition_by: Vec<String>,
-    /// Rows in a file, at most; none for no limit.
+    /// Rows in a file, at most. Whatever is said here, a file ends at about 1 GiB of rows (as Arrow).
     pub max_records_per_file: Option<u64>,
 }
 

@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(super) struct Limits {
     /// Rows of a file.
     pub(super) file_rows: usize,
+    /// Bytes (as Arrow) of a file, roughly: an object store copies no more than 5 GB in one request.
+    pub(super) file_bytes: usize,
     /// Rows that are encoded in one piece.
     pub(super) piece_rows: usize,
     /// Bytes (as Arrow) that are encoded in one piece.
@@ -41,7 +43,8 @@ impl Limits {
             FileFormat::Parquet => (131_072, 32 << 20),
             _ => (16_384, 8 << 20),
         };
-        Ok(Self { file_rows, piece_rows, piece_bytes, waiting_bytes: 64 << 20, open_files: 32 })
+        let (file_bytes, waiting_bytes) = (1 << 30, 64 << 20);
+        Ok(Self { file_rows, file_bytes, piece_rows, piece_bytes, waiting_bytes, open_files: 32 })
     }
 }
 
@@ -148,11 +151,20 @@ struct Partition {
     waiting_bytes: usize,
     file: Option<usize>,
     file_rows: usize,
+    file_bytes: usize,
 }
 
 impl Partition {
     fn new(directory: Arc<str>) -> Self {
-        Self { directory, waiting: Vec::new(), waiting_rows: 0, waiting_bytes: 0, file: None, file_rows: 0 }
+        Self {
+            directory,
+            waiting: Vec::new(),
+            waiting_rows: 0,
+            waiting_bytes: 0,
+            file: None,
+            file_rows: 0,
+            file_bytes: 0,
+        }
     }
 }
 
@@ -255,10 +267,13 @@ impl Split {
         }
         let file = self.open_file(nth, ready);
         let partition = &mut self.partitions[nth];
+        let bytes = std::mem::take(&mut partition.waiting_bytes);
         partition.file_rows += std::mem::take(&mut partition.waiting_rows);
-        self.waiting_bytes -= std::mem::take(&mut partition.waiting_bytes);
+        partition.file_bytes += bytes;
+        self.waiting_bytes -= bytes;
         let rows = std::mem::take(&mut partition.waiting);
-        let last = partition.file_rows == self.plan.limits.file_rows;
+        let limits = self.plan.limits;
+        let last = partition.file_rows == limits.file_rows || partition.file_bytes >= limits.file_bytes;
         ready.push_back(Piece { file, directory: Arc::clone(&partition.directory), rows, last });
         if last {
             self.close_file(nth);
@@ -288,8 +303,8 @@ impl Split {
 
     fn close_file(&mut self, nth: usize) {
         self.open.retain(|open| *open != nth);
-        self.partitions[nth].file = None;
-        self.partitions[nth].file_rows = 0;
+        let partition = &mut self.partitions[nth];
+        (partition.file, partition.file_rows, partition.file_bytes) = (None, 0, 0);
     }
 }
 

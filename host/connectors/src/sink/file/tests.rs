@@ -110,6 +110,19 @@ async fn files_end_at_their_number_of_rows() {
     assert_eq!(text(&seen["part-00000-00001.csv"]), "n,key\n4,k 1\n5,k 2\n6,k 0\n7,k 1\n");
 }
 
+#[test]
+fn files_end_at_their_size() {
+    let limits =
+        Limits { file_bytes: 100, piece_rows: 4, ..Limits::for_format(FileFormat::Json, None).unwrap() };
+    let splitter = Splitter::new(&numbers(0..1).schema(), &[], limits).unwrap();
+    let (mut split, mut ready) = (splitter.start().unwrap(), std::collections::VecDeque::new());
+    split.push(&numbers(0..10), &mut ready).unwrap();
+    split.finish(&mut ready);
+    // Four rows are 4 × 8 bytes of numbers, 4 × 3 of text and its five offsets: two pieces make a file.
+    let pieces: Vec<(usize, bool)> = ready.iter().map(|piece| (piece.file, piece.last)).collect();
+    assert_eq!(pieces, [(0, false), (0, true), (1, false)]);
+}
+
 /// Few rows at a time and few files: what otherwise takes gigabytes.
 async fn write_with_tight_limits(files: &MemoryFiles, batches: Vec<RecordBatch>) {
     let mut limits = Limits::for_format(FileFormat::Json, Some(5)).unwrap();

@@ -5,7 +5,7 @@ use crate::cache::ModuleCache;
 use crate::code::{Code, Exports};
 use crate::engine::{Ticker, engine};
 use crate::form::{self, Form};
-use crate::limits::Limits;
+use crate::limits::{Limits, bytes_text};
 use crate::log::{LogListener, PluginLog};
 use crate::plugin::WasmPlugin;
 use crate::services;
@@ -114,6 +114,7 @@ impl PluginHost {
 
     fn load_unnamed(&self, name: &str, bytes: &[u8], settings: PluginSettings) -> Result<WasmPlugin> {
         let config = config_text(&settings.config)?;
+        check_size(bytes, &settings.limits)?;
         let digest = digest(bytes);
         let (form, component) = self.component(bytes, &digest)?;
         let exports = Exports::of(&component, &self.engine)?;
@@ -177,6 +178,16 @@ impl PluginHost {
     }
 }
 
+fn check_size(bytes: &[u8], limits: &Limits) -> Result<()> {
+    let size = bytes.len() as u64;
+    if size <= limits.plugin_bytes {
+        return Ok(());
+    }
+    let (size, limit) = (bytes_text(size), bytes_text(limits.plugin_bytes));
+    Err(Error::invalid(format!("its file has {size} (limit plugin_bytes: {limit})"))
+        .hint("strip its debug information, or build it with optimisation for size"))
+}
+
 fn config_text(config: &serde_json::Value) -> Result<String> {
     match config {
         serde_json::Value::Null => Ok("{}".to_owned()),
@@ -212,6 +223,14 @@ mod tests {
         assert_eq!(from_module.manifest(), from_component.manifest());
         assert_eq!(from_module.inspect().exports, from_component.inspect().exports);
         assert_ne!(from_module.digest(), from_component.digest());
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_not_compiled() {
+        let limits = Limits { plugin_bytes: 1000, ..Limits::default() };
+        let settings = PluginSettings { limits, ..PluginSettings::default() };
+        let error = host().load("p", &boundary(), settings).expect_err("refused");
+        assert!(error.message().contains("(limit plugin_bytes: 1000 bytes)"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 /// The bounds of one plugin. There is no way to switch one off, only to set it higher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
+    /// The plugin's file; compiling takes time in proportion to it. Default 64 MiB.
+    pub plugin_bytes: u64,
     /// Linear memory of one instance, all its memories together. Default 256 MiB.
     pub memory_bytes: u64,
     /// Table elements of one instance, all its tables together. Default 100,000.
@@ -41,6 +43,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            plugin_bytes: 64 << 20,
             memory_bytes: 256 << 20,
             table_elements: 100_000,
             core_instances: 128,

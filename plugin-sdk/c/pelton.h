@@ -94,6 +94,7 @@ static int64_t pelton_get_long(const pelton_row *row, uint32_t column);
 static double pelton_get_double(const pelton_row *row, uint32_t column);
 static pelton_text pelton_get_text(const pelton_row *row, uint32_t column);
 static pelton_clock pelton_get_clock(void);
+static pelton_text pelton_get_config(void); /* the plugin's `config` from the pipeline file, as JSON */
 
 /* Writing: `column` counts the function's outputs. Columns that are not put before pelton_emit are null (or 0 and
  * empty, if they are NOT NULL). */

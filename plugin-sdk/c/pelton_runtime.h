@@ -50,7 +50,6 @@ static pelton_text pelton_current_config;
 static uint32_t pelton_area[8];
 
 PELTON_INTERNAL pelton_clock pelton_get_clock(void) { return pelton_current_clock; }
-/* The plugin's `config` from the pipeline file, as JSON. */
 PELTON_INTERNAL pelton_text pelton_get_config(void) { return pelton_current_config; }
 PELTON_INTERNAL void pelton_log(pelton_level level, pelton_text message) {
     pelton_host_log(level, message.bytes, message.length);

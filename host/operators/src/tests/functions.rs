@@ -151,6 +151,13 @@ fn conditions_are_sparks() {
         ("i BETWEEN 1 AND 7", json!(true)),
         ("isnull(s)", json!(false)),
         ("isnotnull(s)", json!(true)),
+        ("equal_null(NULL, NULL)", json!(true)),
+        ("zeroifnull(CAST(NULL AS INT))", json!(0)),
+        ("nullifzero(0)", Value::Null),
+        ("dayname(dt)", json!("Sat")),
+        ("regexp_substr(s, 'o W')", json!("o W")),
+        ("date_from_unix_date(1)", json!("1970-01-02")),
+        ("log1p(0)", json!(0.0)),
     ]);
 }
 

@@ -55,7 +55,7 @@ impl Page<'_> {
     /// A variant of an enum: a word, a kind of value, or a set of keys chosen by `connector`.
     fn variant(&mut self, variant: &Value) {
         if let Some(connector) = variant["properties"]["connector"]["const"].as_str() {
-            let _ = write!(self.out, "### connector: {connector}\n\n{}\n\n", text(variant, "description"));
+            let _ = write!(self.out, "\n### connector: {connector}\n\n{}\n\n", text(variant, "description"));
             let resolved = variant["$ref"].as_str().and_then(|r| self.resolve(r)).unwrap_or(variant).clone();
             self.keys(&resolved);
             return;

@@ -171,6 +171,7 @@ impl Visitor<'_> for Text {
 /// the format's business.
 #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct FormatOptions(pub BTreeMap<String, Spanned<OptionValue>>);
 
 impl FormatOptions {

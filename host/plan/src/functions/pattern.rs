@@ -75,15 +75,13 @@ impl Pattern {
     }
 
     /// Prints a moment as it shows on the clocks of its zone.
-    pub(super) fn print(&self, moment: &DateTime<Tz>) -> String {
-        let mut out = String::new();
+    pub(super) fn print(&self, moment: &DateTime<Tz>, out: &mut String) {
         for item in &self.items {
             match item {
                 Item::Literal(text) => out.push_str(text),
-                Item::Field(letter, count) => print_field(&mut out, *letter, *count, moment),
+                Item::Field(letter, count) => print_field(out, *letter, *count, moment),
             }
         }
-        out
     }
 
     /// Reads a whole text. What the pattern does not mention is 1970-01-01T00:00:00 in the session's zone.
@@ -112,10 +110,10 @@ fn literal(items: &mut Vec<Item>, c: char) {
 }
 
 fn print_field(out: &mut String, letter: char, count: usize, at: &DateTime<Tz>) {
-    let number = |out: &mut String, value: i64| out.push_str(&format!("{value:0count$}"));
+    let number = |out: &mut String, value: i64| padded(out, value, count);
     let hour12 = |hour: u32| if hour.is_multiple_of(12) { 12 } else { hour % 12 };
     match letter {
-        'y' | 'u' if count == 2 => out.push_str(&format!("{:02}", at.year().rem_euclid(100))),
+        'y' | 'u' if count == 2 => padded(out, i64::from(at.year().rem_euclid(100)), 2),
         'y' | 'u' => number(out, i64::from(at.year())),
         'M' | 'L' if count >= 3 => name(out, MONTHS[at.month0() as usize], count),
         'M' | 'L' => number(out, i64::from(at.month())),
@@ -130,14 +128,29 @@ fn print_field(out: &mut String, letter: char, count: usize, at: &DateTime<Tz>) 
         'm' => number(out, i64::from(at.minute())),
         's' => number(out, i64::from(at.second())),
         'S' => {
-            let nanos = format!("{:09}", at.nanosecond());
-            out.push_str(&nanos[..count.min(9)]);
+            let digits = count.min(9);
+            padded(out, i64::from(at.nanosecond()) / 10_i64.pow(9 - digits as u32), digits);
         }
         'a' => out.push_str(if at.hour() < 12 { "AM" } else { "PM" }),
         'V' => out.push_str(at.timezone().name()),
         'z' => out.push_str(&at.format("%Z").to_string()),
         _ => print_offset(out, letter, count, at.offset().fix().local_minus_utc()),
     }
+}
+
+/// A number with zeros in front up to `width` digits.
+pub(super) fn padded(out: &mut String, value: i64, width: usize) {
+    if value < 0 {
+        out.push('-');
+    }
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut at) = (value.unsigned_abs(), digits.len());
+    while rest > 0 || digits.len() - at < width.min(digits.len()) {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits[at..].iter().for_each(|digit| out.push(char::from(*digit)));
 }
 
 fn name(out: &mut String, name: &str, count: usize) {
@@ -340,7 +353,9 @@ mod tests {
         let zone: Tz = "Europe/Berlin".parse().expect("a zone");
         let moment = zone.with_ymd_and_hms(2026, 7, 4, 15, 7, 9).single().expect("a moment");
         let check = |pattern, wanted: &str| {
-            assert_eq!(Pattern::read(pattern).expect("a pattern").print(&moment), wanted, "{pattern}");
+            let mut shown = String::new();
+            Pattern::read(pattern).expect("a pattern").print(&moment, &mut shown);
+            assert_eq!(shown, wanted, "{pattern}");
         };
         check("yyyy-MM-dd HH:mm:ss.SSS", "2026-07-04 15:07:09.000");
         check("EEEE, d. MMMM yy", "Saturday, 4. July 26");

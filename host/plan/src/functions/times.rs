@@ -7,7 +7,7 @@ use super::timestamp;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Int64Array, StringBuilder, TimestampMicrosecondArray,
 };
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -66,12 +66,19 @@ fn one_instant(function: &Function, types: &[DataType]) -> Result<Vec<DataType>>
 /// `2026-01-02 03:04:05.5`: on the clocks of the session's zone, zeros at the end of the fraction left out.
 fn timestamp_text(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
     let (times, zone) = (moments(function, args, |_| Ok(None))?, zone(function));
-    let print = |micros: i64| {
-        let moment = local(micros, zone)?;
-        let text = moment.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
-        Some(text.trim_end_matches('0').trim_end_matches('.').to_owned())
-    };
-    Ok(Arc::new(times.iter().map(|micros| micros.and_then(print)).collect::<StringArray>()))
+    let by = pattern("yyyy-MM-dd HH:mm:ss.SSSSSS")?;
+    let (mut out, mut shown) = (StringBuilder::with_capacity(times.len(), times.len() * 20), String::new());
+    for micros in &times {
+        match micros.and_then(|micros| local(micros, zone)) {
+            Some(moment) => {
+                shown.clear();
+                by.print(&moment, &mut shown);
+                out.append_value(shown.trim_end_matches('0').trim_end_matches('.'));
+            }
+            None => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 fn fractional_seconds(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
@@ -196,16 +203,23 @@ fn date_format(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRe
     };
     let patterns = if args.args.len() > 1 { Some(text(args, 1)?) } else { None };
     let (zone, mut known) = (zone(function), Remembered::new());
-    let mut print = |row: usize| -> Result<Option<String>> {
+    let (mut out, mut shown) = (StringBuilder::with_capacity(times.len(), times.len() * 20), String::new());
+    for row in 0..times.len() {
         let by = match &patterns {
             Some(patterns) => at(patterns, row),
             None => Some("yyyy-MM-dd HH:mm:ss"),
         };
-        let (true, Some(by)) = (times.is_valid(row), by) else { return Ok(None) };
-        let Some(moment) = local(times.value(row), zone) else { return Ok(None) };
-        Ok(Some(known.get(by, pattern)?.print(&moment)))
-    };
-    Ok(Arc::new((0..times.len()).map(&mut print).collect::<Result<StringArray>>()?))
+        let moment = if times.is_valid(row) { local(times.value(row), zone) } else { None };
+        match (moment, by) {
+            (Some(moment), Some(by)) => {
+                shown.clear();
+                known.get(by, pattern)?.print(&moment, &mut shown);
+                out.append_value(&shown);
+            }
+            _ => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 /// The pattern of `date_format` prints; its text argument is cast as Spark casts.

@@ -215,7 +215,9 @@ impl Session {
         }
         let name = parts.join(".");
         let lower = name.to_lowercase();
-        if self.has_function(&lower) || PLANNED_BY_PARSER.contains(&lower.as_str()) {
+        if self.has_function(&lower)
+            || PLANNED_BY_PARSER.iter().chain(rewrite::REPLACED).any(|known| *known == lower)
+        {
             return None;
         }
         let point_at = parts.last().copied().unwrap_or_default().to_owned();
@@ -232,25 +234,8 @@ impl Session {
     }
 }
 
-/// Functions that the planner knows without looking them up, and those that `rewrite` replaces.
-const PLANNED_BY_PARSER: &[&str] = &[
-    "unnest",
-    "unnest_outer",
-    "map",
-    "make_map",
-    "struct",
-    "grouping",
-    "year",
-    "quarter",
-    "month",
-    "day",
-    "dayofmonth",
-    "dayofweek",
-    "dayofyear",
-    "weekofyear",
-    "isnull",
-    "isnotnull",
-];
+/// Functions that the planner knows without looking them up.
+const PLANNED_BY_PARSER: &[&str] = &["unnest", "unnest_outer", "map", "make_map", "struct", "grouping"];
 
 /// A filter that is one call of a plugin's scalar function.
 pub(crate) struct PluginFilterCall {

@@ -3,7 +3,7 @@
 use super::generators;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
+    AccessExpr, BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
     Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
@@ -234,7 +234,7 @@ fn other_form(expr: &Expr) -> Option<Expr> {
             }
             _ => None,
         },
-        Expr::Function(function) => null_test(function),
+        Expr::Function(function) => as_expression(function),
         Expr::CompoundFieldAccess { root, access_chain } => {
             let by_name = |access: &AccessExpr| match access {
                 AccessExpr::Dot(Expr::Identifier(name)) => {
@@ -251,16 +251,63 @@ fn other_form(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// `isnull(x)` is `x IS NULL`.
-fn null_test(function: &Function) -> Option<Expr> {
+/// Functions that are no more than an expression: `isnull(x)` is `x IS NULL`.
+fn as_expression(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else { return None };
-    match function.name.to_string().to_lowercase().as_str() {
-        "isnull" => Some(Expr::IsNull(Box::new(Expr::Nested(Box::new(argument.clone()))))),
-        "isnotnull" => Some(Expr::IsNotNull(Box::new(Expr::Nested(Box::new(argument.clone()))))),
+    let argument = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
-    }
+    };
+    let args: Vec<Expr> = list.args.iter().map(argument).collect::<Option<_>>()?;
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    let zero = || Expr::value(Value::Number("0".into(), false));
+    let text = |text: &str| Expr::value(Value::SingleQuotedString(text.to_owned()));
+    let binary = |left, op, right| Expr::BinaryOp { left, op, right };
+    Some(match (function.name.to_string().to_lowercase().as_str(), args.as_slice()) {
+        ("isnull", [x]) => Expr::IsNull(nested(x)),
+        ("isnotnull", [x]) => Expr::IsNotNull(nested(x)),
+        ("equal_null", [a, b]) => binary(nested(a), BinaryOperator::Spaceship, nested(b)),
+        ("nullifzero", [x]) => call("nullif", vec![x.clone(), zero()]),
+        ("zeroifnull", [x]) => call("coalesce", vec![x.clone(), zero()]),
+        ("positive", [x]) => Expr::Nested(Box::new(x.clone())),
+        ("dayname", [x]) => call("date_format", vec![x.clone(), text("EEE")]),
+        ("regexp_substr", [x, pattern]) => {
+            let found = call("regexp_extract", vec![x.clone(), pattern.clone(), zero()]);
+            call("nullif", vec![found, text("")])
+        }
+        ("log1p", [x]) => {
+            let one = Expr::value(Value::Number("1".into(), false));
+            call("ln", vec![binary(Box::new(one), BinaryOperator::Plus, nested(x))])
+        }
+        ("date_from_unix_date", [days]) => call(
+            "date_add",
+            vec![cast(Value::SingleQuotedString("1970-01-01".into()), SqlType::Date), days.clone()],
+        ),
+        _ => return None,
+    })
 }
+
+/// Names that [`as_expression`] knows, and those that become `date_part`.
+pub(super) const REPLACED: &[&str] = &[
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "dayofmonth",
+    "dayofweek",
+    "dayofyear",
+    "weekofyear",
+    "isnull",
+    "isnotnull",
+    "equal_null",
+    "nullifzero",
+    "zeroifnull",
+    "positive",
+    "dayname",
+    "regexp_substr",
+    "log1p",
+    "date_from_unix_date",
+];
 
 /// Whether there is a lambda: its parameters' types are fixed while it is planned, so literals must have theirs before.
 pub(super) fn has_lambda(statement: &Statement) -> bool {

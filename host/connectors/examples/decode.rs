@@ -38,7 +38,7 @@ fn bids() -> (String, String) {
             second % 60
         );
         let url = format!("https://www.nexmark.com/item/{page:06}/index.htm?query=1");
-        let extra = format!("{:08x}{:08x}", random(&mut state), random(&mut state));
+        let extra: String = (0..6).map(|_| format!("{:08x}", random(&mut state))).collect();
         writeln!(
             json,
             r#"{{"event_type":2,"auction":{auction},"bidder":{bidder},"price":{price},"channel":"{channel}","url":"{url}","date_time":"{time}","extra":"{extra}"}}"#

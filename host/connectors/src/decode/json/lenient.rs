@@ -53,10 +53,9 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A string in either kind of quotes, written in double quotes.
+    /// A string in either kind of quotes, written in double quotes. One that is not closed stays open.
     fn string(&mut self, close: u8) {
         let mut plain = Vec::new();
-        let start = self.at;
         self.at += 1;
         self.out.push(b'"');
         while let Some(byte) = self.text.get(self.at).copied() {
@@ -76,8 +75,6 @@ impl Rewriter<'_> {
                 other => self.out.push(other),
             }
         }
-        // Not closed: as it was, for the scanner to refuse.
-        self.out.extend_from_slice(&self.text[start..start + 1]);
     }
 
     /// Behind a backslash.

@@ -78,8 +78,11 @@ impl Shape {
         loop {
             let guess = self.keys[last].next;
             let key = &self.keys[guess];
-            let column = if guess != 0 && key.leads(&scanner.text[scanner.at..]) {
+            // A key that could not be remembered leaves `last` at the beginning, whose next key opens an object.
+            let column = if guess != 0 && first == (last == 0) && key.leads(&scanner.text[scanner.at..]) {
                 scanner.at += key.lead.len();
+                // There may be more white space than the last time.
+                scanner.spaces();
                 last = guess;
                 key.column
             } else {

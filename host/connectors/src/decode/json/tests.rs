@@ -137,6 +137,12 @@ fn keys_may_come_in_any_order_twice_or_escaped() {
 }
 
 #[test]
+fn white_space_may_vary_from_line_to_line() {
+    let text = "{\"a\":1,\"b\":2}\n{\"a\": 3, \"b\":  4 }\n{ \"a\" :5,\"b\" :6}\n{\"a\":\t7,\"b\":8}";
+    check("a int, b int", text, &["1|2", "3|4", "5|6", "7|8"]);
+}
+
+#[test]
 fn a_bad_line_never_harms_its_neighbours() {
     let bad = [
         "{\"a\": 1",

@@ -3,9 +3,9 @@
 use super::*;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions as Format};
+use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use pelton_core::types::{columns_name, parse_columns};
 use pelton_core::{ErrorKind, Interval, MalformedPolicy, MemoryFiles};
 use std::io::Write;

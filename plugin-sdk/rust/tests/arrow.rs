@@ -1,5 +1,6 @@
 //! The SDK's own Arrow codec against the Arrow crates: what they write it reads, what it writes they read, for
 //! every type that the contract admits, nested ones included.
+#![allow(clippy::unwrap_used)]
 
 use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};

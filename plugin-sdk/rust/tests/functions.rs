@@ -1,4 +1,5 @@
 //! What functions make of rows, nulls, refusals, configuration and mismatched schemas.
+#![allow(clippy::unwrap_used)]
 
 use pelton::testing::function;
 use pelton::{Clock, Config, Context, Emit, Error, Row, Timestamp};

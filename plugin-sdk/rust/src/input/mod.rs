@@ -87,6 +87,7 @@ impl Plan {
 
 /// A null where the type has no place for one.
 #[derive(Debug)]
+#[expect(clippy::box_collection, reason = "one word in the result of every value that is read")]
 pub struct Missing(Box<Vec<&'static str>>);
 
 impl Missing {

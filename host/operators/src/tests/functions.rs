@@ -52,6 +52,8 @@ fn arithmetic_is_sparks_ansi_mode() {
         ("i % 4", json!(3)),
         ("d % 2", json!(0.5)),
         ("i + 1", json!(8)),
+        ("86400 * 1000 * 1000L", json!(86_400_000_000_i64)),
+        ("2 + 3 * 4 - 1", json!(13)),
         ("i * d", json!(17.5)),
         ("dec * 2", json!(24.68)),
         ("1 == 1", json!(true)),
@@ -84,6 +86,9 @@ fn arithmetic_is_sparks_ansi_mode() {
         ("i div z", "division by zero"),
         ("i + 2147483647", "overflow"),
         ("l * l", "overflow"),
+        ("2147483647 + 1", "overflow"),
+        ("86400 * 1000 * 1000", "write one of them as a long"),
+        ("9223372036854775807 + 1", "overflow"),
         ("CAST(s AS INT)", "cast"),
         ("CAST(l AS INT)", "cast"),
     ]);

@@ -22,14 +22,7 @@ pub(crate) const ITEM: &str = "get_item";
 
 pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     vec![
-        Function::new(
-            FIELD,
-            zone,
-            unchanged,
-            |f, fields, constants| field_type(f, fields, constants),
-            |_, args| field(args),
-        )
-        .udf(),
+        Function::new(FIELD, zone, unchanged, field_type, |_, args| field(args)).udf(),
         Function::new(ITEM, zone, container_and_key, item_type, |_, args| item(args, Count::FromZero, true))
             .udf(),
         Function::new("get", zone, container_and_key, item_type, |_, args| {

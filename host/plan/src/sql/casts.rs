@@ -6,11 +6,11 @@
 use super::session::Session;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::expr::{BinaryExpr, Cast, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
 
 /// Applies `change` to every expression of the plan and keeps the names of columns.
 fn each_expression(
@@ -33,17 +33,54 @@ fn each_expression(
     Ok(rewritten.data)
 }
 
-/// Whole-number literals become `int` where they fit.
+/// Whole-number literals become `int` where they fit, and sums and products of literals are computed here: DataFusion
+/// would fold them without looking at overflow.
 pub(super) fn spark_literals(plan: LogicalPlan) -> Result<LogicalPlan> {
-    each_expression(plan, |expr, _| match &expr {
-        Expr::Literal(ScalarValue::Int64(Some(number)), metadata) => match i32::try_from(*number) {
-            Ok(number) => {
-                Ok(Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(number)), metadata.clone())))
+    each_expression(plan, |expr, _| {
+        let literal = match &expr {
+            Expr::Literal(ScalarValue::Int64(Some(number)), _) => {
+                i32::try_from(*number).ok().map(|number| ScalarValue::Int32(Some(number)))
             }
-            Err(_) => Ok(Transformed::no(expr)),
-        },
-        _ => Ok(Transformed::no(expr)),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => folded(left, *op, right)?,
+            _ => None,
+        };
+        Ok(match literal {
+            Some(value) => Transformed::yes(Expr::Literal(value, None)),
+            None => Transformed::no(expr),
+        })
     })
+}
+
+fn folded(left: &Expr, op: Operator, right: &Expr) -> Result<Option<ScalarValue>> {
+    use ScalarValue::{Int32, Int64};
+    let (Expr::Literal(left, _), Expr::Literal(right, _)) = (left, right) else { return Ok(None) };
+    let (a, b, long) = match (left, right) {
+        (Int32(Some(a)), Int32(Some(b))) => (i64::from(*a), i64::from(*b), false),
+        (Int64(Some(a)), Int32(Some(b))) => (*a, i64::from(*b), true),
+        (Int32(Some(a)), Int64(Some(b))) => (i64::from(*a), *b, true),
+        (Int64(Some(a)), Int64(Some(b))) => (*a, *b, true),
+        _ => return Ok(None),
+    };
+    let result = match op {
+        Operator::Plus => a.checked_add(b),
+        Operator::Minus => a.checked_sub(b),
+        Operator::Multiply => a.checked_mul(b),
+        _ => return Ok(None),
+    };
+    let value = match (result, long) {
+        (Some(result), true) => Some(Int64(Some(result))),
+        (Some(result), false) => i32::try_from(result).ok().map(|result| Int32(Some(result))),
+        (None, _) => None,
+    };
+    let hint = if long { "use decimals" } else { "write one of them as a long, for example 10L" };
+    let overflow = || {
+        let what = format!(
+            "overflow: {a} {op} {b} does not fit into {}; {hint}",
+            if long { "a long" } else { "an int" }
+        );
+        DataFusionError::External(Box::new(pelton_core::Error::invalid(what)))
+    };
+    value.map(Some).ok_or_else(overflow)
 }
 
 /// Casts from and to timestamps become Spark's; the plan's types are known already.

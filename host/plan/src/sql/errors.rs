@@ -159,6 +159,11 @@ fn first_line(error: &DataFusionError) -> String {
     PREFIXES.iter().fold(text, |text, prefix| text.strip_prefix(prefix).unwrap_or(text)).to_owned()
 }
 
+/// Whether the error is one that this crate raised on purpose.
+pub(super) fn is_own(error: &DataFusionError) -> bool {
+    pelton_error(error).is_some()
+}
+
 fn pelton_error(error: &DataFusionError) -> Option<String> {
     match root(error) {
         DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|e| e.message().to_owned()),

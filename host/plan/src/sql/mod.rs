@@ -124,10 +124,14 @@ impl Session {
         let first = planned.and_then(|plan| {
             let spark = casts::spark_literals(plan.clone()).and_then(|plan| self.analyze(plan));
             // A function that insists on DataFusion's own literal types.
-            spark.or_else(|_| self.analyze(plan))
+            spark.or_else(|error| match errors::is_own(&error) {
+                true => Err(error),
+                false => self.analyze(plan),
+            })
         });
         let analyzed = match first {
             Ok(analyzed) => analyzed,
+            Err(error) if errors::is_own(&error) => return Err(sql.plan_error(error, input)),
             // A function that takes nothing but `int` where DataFusion's literals are `long`, or a lambda.
             Err(error) => {
                 let mut typed = statement;

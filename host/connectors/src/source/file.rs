@@ -286,9 +286,7 @@ impl Source for FileSource {
         if let (Some(planned), ReadLimit::Configured) = (planned, limit) {
             return Ok(offset(planned));
         }
-        if state.unread.is_empty() && !state.frozen {
-            self.list_new(state).await?;
-        } else if limit == ReadLimit::All && !state.frozen {
+        if !state.frozen && (state.unread.is_empty() || limit == ReadLimit::All) {
             self.list_new(state).await?;
         }
         let files = self.admit(state, limit);

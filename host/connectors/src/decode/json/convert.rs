@@ -35,7 +35,7 @@ pub(super) enum Node {
     Leaf,
     List(Box<Node>),
     Map(Box<Node>),
-    Struct(StructNode),
+    Struct(Box<StructNode>),
 }
 
 /// A struct: its fields' places in the object being read.
@@ -64,7 +64,7 @@ impl Node {
     pub(super) fn new(data_type: &DataType) -> Result<Self> {
         Ok(match data_type {
             DataType::List(item) => Self::List(Box::new(Self::new(item.data_type())?)),
-            DataType::Struct(fields) => Self::Struct(StructNode::new(fields, None)?),
+            DataType::Struct(fields) => Self::Struct(Box::new(StructNode::new(fields, None)?)),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(kv) if kv.len() == 2 && kv[0].data_type() == &DataType::Utf8 => {
                     Self::Map(Box::new(Self::new(kv[1].data_type())?))

@@ -108,7 +108,7 @@ impl JsonColumn {
         text: &[u8],
         why: &mut String,
     ) -> Outcome {
-        let outcome = match (&mut *node, &mut column.values, span.kind) {
+        match (&mut *node, &mut column.values, span.kind) {
             // A single object does for an array of objects.
             (Node::List(inner), Values::List { offsets, item, .. }, Kind::Object)
                 if matches!(**inner, Node::Struct(_)) =>
@@ -121,11 +121,10 @@ impl JsonColumn {
                     offsets.push(count(item.len()));
                     column.valid();
                 }
-                return outcome;
+                outcome
             }
             _ => self.converter.append(node, column, span, text, why),
-        };
-        outcome
+        }
     }
 
     /// The value of a text that could not be read at all: a struct of nulls, or null.

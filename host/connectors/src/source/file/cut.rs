@@ -114,8 +114,27 @@ pub(super) enum CutError {
     TooLong(u64, usize),
 }
 
+impl CutError {
+    fn at_line(self, line: u64) -> Self {
+        match self {
+            Self::TooLong(_, max) => Self::TooLong(line, max),
+            io => io,
+        }
+    }
+}
+
 /// Reads `input` to its end and gives block after block to `emit`, until that returns false.
 pub(super) fn cut(
+    input: impl Read,
+    boundary: &Boundary,
+    pool: &Arc<Pool>,
+    emit: impl FnMut(Piece) -> bool,
+) -> Result<(), CutError> {
+    cut_by(BLOCK_BYTES, input, boundary, pool, emit)
+}
+
+fn cut_by(
+    block_bytes: usize,
     mut input: impl Read,
     boundary: &Boundary,
     pool: &Arc<Pool>,
@@ -127,7 +146,8 @@ pub(super) fn cut(
     loop {
         let mut buffer = pool.take();
         buffer.bytes.append(&mut carry);
-        let (end, at_end) = fill(&mut input, boundary, &mut buffer.bytes, first_line)?;
+        let (end, at_end) =
+            fill(&mut input, boundary, &mut buffer.bytes, block_bytes).map_err(|e| e.at_line(first_line))?;
         carry.extend_from_slice(&buffer.bytes[end..]);
         buffer.bytes.truncate(end);
         let lines = boundary.lines(&buffer.bytes);
@@ -149,9 +169,9 @@ fn fill(
     input: &mut impl Read,
     boundary: &Boundary,
     buffer: &mut Vec<u8>,
-    line: u64,
+    block_bytes: usize,
 ) -> Result<(usize, bool), CutError> {
-    let mut target = BLOCK_BYTES;
+    let mut target = block_bytes;
     loop {
         let wanted = target.saturating_sub(buffer.len());
         let read = input.by_ref().take(wanted as u64).read_to_end(buffer).map_err(CutError::Io)?;
@@ -162,7 +182,7 @@ fn fill(
             return Ok((end, false));
         }
         if buffer.len() >= boundary.record_bytes_max() {
-            return Err(CutError::TooLong(line, boundary.record_bytes_max()));
+            return Err(CutError::TooLong(0, boundary.record_bytes_max()));
         }
         // Twice as much each time: looking for the boundary again and again must not cost the square.
         target = (buffer.len() * 2).min(boundary.record_bytes_max());
@@ -172,6 +192,15 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::csv::{CsvDecoder, CsvOptions};
+    use crate::decode::json::{JsonDecoder, JsonOptions};
+    use crate::decode::text::{TextDecoder, TextOptions, text_schema};
+    use crate::decode::{Decoder, DecoderSettings, Input};
+    use arrow::array::Array;
+    use arrow::array::cast::AsArray;
+    use pelton_core::MalformedPolicy;
+    use pelton_core::types::parse_columns;
+    use proptest::prelude::*;
 
     fn pieces(text: &[u8], boundary: &Boundary) -> Vec<(Vec<u8>, u64)> {
         let mut pieces = Vec::new();
@@ -221,5 +250,59 @@ mod tests {
         let pool = Arc::<Pool>::default();
         cut(&b"a\n"[..], &Boundary::LineFeed, &pool, |_| true).unwrap();
         assert_eq!(pool.free.lock().len(), 1);
+    }
+
+    /// All rows as text with the lines that malformed records were found at, however the blocks are cut.
+    fn decoded(decoder: &dyn Decoder, text: &str, boundary: &Boundary, block_bytes: usize) -> Vec<String> {
+        let mut rows = Vec::new();
+        let emit = |piece: Piece| {
+            let (first_line, starts_file) = (piece.first_line, piece.starts_file);
+            let input = Input { bytes: &piece.buffer.bytes, file: "f", first_line, starts_file };
+            let decoded = decoder.decode(&input).unwrap();
+            for batch in decoded.batches {
+                let columns: Vec<_> = batch.columns().iter().map(|c| c.as_string::<i32>()).collect();
+                let row =
+                    |i: usize| columns.iter().map(|c| c.is_valid(i).then(|| c.value(i))).collect::<Vec<_>>();
+                rows.extend((0..batch.num_rows()).map(|i| format!("{:?}", row(i))));
+            }
+            rows.extend(decoded.dead_letters.iter().map(|letter| format!("{letter:?}")));
+            true
+        };
+        cut_by(block_bytes, text.as_bytes(), boundary, &Arc::default(), emit).unwrap();
+        rows.sort();
+        rows
+    }
+
+    fn settings(columns: &str) -> DecoderSettings {
+        let schema = Arc::new(arrow::datatypes::Schema::new(parse_columns(columns, "UTC").unwrap()));
+        DecoderSettings { on_malformed: MalformedPolicy::DeadLetter, ..DecoderSettings::new(schema) }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_rows(
+            json in "(\\{\"a\": ?(\"[xyü]{0,9}\"|[0-9]{1,9})(, \"b\":null)?\\}|[xü{ ]{0,4})?(\r?\n(\\{\"a\":\"[x]{0,9}\"\\}|[{x ]{0,3})){0,9}\n?",
+            csv in "([ab\",\\\\ü]{0,9}\r?\n){0,12}[ab,]{0,9}",
+            block_bytes in 1_usize..40,
+        ) {
+            let whole = usize::MAX / 4;
+            let decoder = JsonDecoder::new(&settings("a: string, b: string"), &JsonOptions::default()).unwrap();
+            let expected = decoded(&decoder, &json, &Boundary::LineFeed, whole);
+            prop_assert_eq!(decoded(&decoder, &json, &Boundary::LineFeed, block_bytes), expected);
+            for multi_line in [false, true] {
+                let options = CsvOptions { multi_line, header: true, comment: Some(b'b'), ..CsvOptions::default() };
+                let decoder = CsvDecoder::new(&settings("a: string, b: string"), &options).unwrap();
+                let boundary = if multi_line { Boundary::Quoted(options.splitter()) } else { Boundary::LineFeed };
+                // A block that holds but blank lines before the header would hide it from the next one.
+                let csv = format!("a,b\n{csv}");
+                let expected = decoded(&decoder, &csv, &boundary, whole);
+                prop_assert_eq!(decoded(&decoder, &csv, &boundary, block_bytes.max(5)), expected, "{}", csv);
+            }
+            let options = TextOptions { line_sep: Some("bb".into()), ..TextOptions::default() };
+            let decoder = TextDecoder::new(&DecoderSettings::new(text_schema()), &options).unwrap();
+            let boundary = Boundary::Separator(Arc::new(Finder::new("bb").into_owned()));
+            let expected = decoded(&decoder, &csv, &boundary, whole);
+            prop_assert_eq!(decoded(&decoder, &csv, &boundary, block_bytes), expected);
+        }
     }
 }

@@ -85,13 +85,11 @@ impl Values {
                 Arc::new(TimestampMicrosecondArray::new(values.into(), nulls).with_timezone_opt(zone.clone()))
             }
             DataType::Utf8 => {
-                let texts: Vec<String> = (0..length).map(|_| self.text()).collect();
-                let plain = StringArray::from_iter_values(texts);
+                let plain = StringArray::from_iter_values((0..length).map(|_| self.text()));
                 Arc::new(StringArray::new(plain.offsets().clone(), plain.values().clone(), nulls))
             }
             DataType::Binary => {
-                let texts: Vec<String> = (0..length).map(|_| self.text()).collect();
-                let plain = BinaryArray::from_iter_values(texts);
+                let plain = BinaryArray::from_iter_values((0..length).map(|_| self.text()));
                 Arc::new(BinaryArray::new(plain.offsets().clone(), plain.values().clone(), nulls))
             }
             DataType::List(item) => {
@@ -101,14 +99,8 @@ impl Values {
             }
             DataType::Map(entries, sorted) => {
                 let offsets = self.offsets(length);
-                let entries_array = self.array(entries, offsets[length] as usize);
-                Arc::new(MapArray::new(
-                    entries.clone(),
-                    offsets,
-                    entries_array.as_struct().clone(),
-                    nulls,
-                    *sorted,
-                ))
+                let pairs = self.array(entries, offsets[length] as usize).as_struct().clone();
+                Arc::new(MapArray::new(entries.clone(), offsets, pairs, nulls, *sorted))
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().map(|field| self.array(field, length)).collect();

@@ -13,7 +13,7 @@ pub(crate) fn boundary(workspace: &Workspace) -> Result<()> {
 /// From files to files.
 pub(crate) fn file(workspace: &Workspace, rows: u64) -> Result<()> {
     let mut build = cargo(workspace);
-    build.args(["build", "--package", "pelton"]);
+    build.args(["build", "--workspace", "--bins"]);
     shell::run(build)?;
     start(workspace, "file", &["--rows", &rows.to_string()])
 }

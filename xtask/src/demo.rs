@@ -15,7 +15,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     guests::build_flights(workspace)?;
     heading("building pelton (the first time this takes a while: some 450 packages)");
     let mut build = suite::cargo(workspace);
-    build.args(["build", "--package", "pelton"]);
+    build.args(["build", "--workspace", "--bins"]);
     shell::run(build)?;
 
     let folder = workspace.target.join("demo");

@@ -24,3 +24,13 @@ pub(crate) fn written(result: std::io::Result<()>) -> Result<bool> {
         Err(why) => Err(Error::unavailable(format!("cannot write to stdout: {why}"))),
     }
 }
+
+/// The runtime of a command: `threads` workers, or as many as there are cores.
+pub(crate) fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(usize::from(threads));
+    }
+    let started = builder.enable_all().build();
+    started.map_err(|why| Error::unavailable(format!("cannot start the worker threads: {why}")))
+}

@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done; 1: the query or the data failed;
 //! 2: the request was wrong.
 
+mod assembly;
 mod cli;
 mod commands;
 mod json;

@@ -9,11 +9,16 @@ pub(crate) fn exit_code(done: Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell if stderr is gone.
-            let _ = writeln!(std::io::stderr().lock(), "{}", message(&error, colours_on_stderr()));
+            print(&error);
             ExitCode::from(code(error.kind()))
         }
     }
+}
+
+/// Prints an error on stderr.
+pub(crate) fn print(error: &Error) {
+    // Nobody is left to tell if stderr is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{}", message(error, colours_on_stderr()));
 }
 
 /// 2: the request was wrong; 1: it was right and failed.

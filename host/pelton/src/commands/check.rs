@@ -1,9 +1,17 @@
-//! `pelton check`: the assembly comes next.
+//! `pelton check`: everything that can be wrong in a pipeline file, without running it.
 
+use crate::assembly::{self, Assembly};
 use crate::cli::PipelineArgs;
-use pelton_core::{Error, Result};
+use pelton_core::Result;
 
-/// Not assembled yet.
-pub(crate) fn run(_arguments: &PipelineArgs) -> Result<()> {
-    Err(Error::internal("this command is not assembled yet"))
+/// Reads, resolves and plans every file; touches no checkpoint and no output.
+pub(crate) fn run(arguments: &PipelineArgs) -> Result<()> {
+    let files = assembly::read(arguments)?;
+    let assembly = Assembly::new(arguments, &files)?;
+    let runtime = super::runtime(None)?;
+    for file in &files {
+        runtime.block_on(assembly.plan(file))?;
+        super::print_line(&format!("{}: ok", file.text().name()))?;
+    }
+    Ok(())
 }

@@ -1,9 +1,139 @@
-//! `pelton run`: the assembly comes next.
+//! `pelton run`: queries until they end or a signal comes.
 
-use crate::cli::RunArgs;
+use crate::assembly::{self, Assembly, RunOptions};
+use crate::cli::{Reporting, RunArgs};
+use crate::report;
 use pelton_core::{Error, Result};
+use pelton_engine::{Progress, Query, RunControl, RunSummary};
+use std::io::IsTerminal;
 
-/// Not assembled yet.
-pub(crate) fn run(_arguments: &RunArgs) -> Result<()> {
-    Err(Error::internal("this command is not assembled yet"))
+/// Plans all files before the first query starts; then they run side by side, and one that fails does not end the
+/// others. The first failure is the command's.
+pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
+    let files = assembly::read(&arguments.pipeline)?;
+    let assembly = Assembly::new(&arguments.pipeline, &files)?;
+    let options =
+        RunOptions { trigger: arguments.trigger, batch: arguments.batch, threads: arguments.threads };
+    super::runtime(arguments.threads)?.block_on(async {
+        let mut planned = Vec::with_capacity(files.len());
+        for file in &files {
+            planned.push(assembly.plan(file).await?);
+        }
+        let control = RunControl::default();
+        tokio::spawn(end_on_signals(control.clone()));
+        let progress = how(arguments.progress);
+        let mut queries = Vec::with_capacity(files.len());
+        for (file, planned) in files.iter().zip(planned) {
+            let query = assembly.query(file, planned, options).await?;
+            queries.push((
+                file.name.value.clone(),
+                query.on_progress(move |p| report_progress(progress, p)).build().await?,
+            ));
+        }
+        let runs =
+            queries.into_iter().map(|(name, query)| run_query(name, query, &control, how(arguments.summary)));
+        let mut ends = futures::future::join_all(runs).await.into_iter().filter_map(Result::err);
+        let first = ends.next();
+        for error in ends {
+            report::print(&error);
+        }
+        first.map_or(Ok(()), Err)
+    })
+}
+
+async fn run_query(name: String, mut query: Query, control: &RunControl, summary: Reporting) -> Result<()> {
+    let ended = match query.run(control).await {
+        // Whoever read the rows has seen enough.
+        Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
+        ended => ended,
+    };
+    let done = ended.as_ref().map_or_else(|_| query.summary(), |summary| summary);
+    report_summary(summary, &name, done)?;
+    ended.map(|_| ())
+}
+
+/// The first signal asks for the end after the running micro-batch, the second ends at once.
+async fn end_on_signals(control: RunControl) {
+    if wait_for_signal().await.is_err() {
+        tracing::warn!("signals cannot be received; the query can only be killed");
+        return;
+    }
+    tracing::warn!("finishing the micro-batch; once more ends at once");
+    control.stop.cancel();
+    if wait_for_signal().await.is_ok() {
+        control.abort.cancel();
+    }
+}
+
+#[cfg(unix)]
+async fn wait_for_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+async fn wait_for_signal() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
+}
+
+/// Words for a person, nothing for a program that did not ask.
+fn how(wanted: Option<Reporting>) -> Reporting {
+    let default = if std::io::stderr().is_terminal() { Reporting::Words } else { Reporting::None };
+    wanted.unwrap_or(default)
+}
+
+fn report_progress(how: Reporting, progress: &Progress) {
+    match how {
+        Reporting::None => {}
+        Reporting::Json => match serde_json::to_string(progress) {
+            Ok(line) => eprintln!("{line}"),
+            Err(why) => tracing::warn!(%why, "progress could not be written"),
+        },
+        Reporting::Words => eprintln!("{}", progress_words(progress)),
+    }
+}
+
+fn progress_words(progress: &Progress) -> String {
+    let lost: u64 = progress.sources.iter().map(|source| source.num_malformed_rows).sum();
+    let losses =
+        [(lost, "malformed"), (progress.num_refused_rows, "refused"), (progress.num_late_rows, "late")];
+    let losses: String =
+        losses.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect();
+    format!(
+        "{} batch {}{}: {} rows in, {} out{losses}, {:.0} ms, {:.0} rows/s",
+        progress.name,
+        progress.batch_id,
+        if progress.is_rerun { " (again)" } else { "" },
+        progress.num_input_rows,
+        progress.sink.num_output_rows,
+        progress.duration_ms.trigger_execution,
+        progress.processed_rows_per_second,
+    )
+}
+
+fn report_summary(how: Reporting, name: &str, summary: &RunSummary) -> Result<()> {
+    match how {
+        Reporting::None => {}
+        Reporting::Json => {
+            let broken = |why| Error::internal(format!("the summary cannot be written as JSON: {why}"));
+            let mut value = serde_json::to_value(summary).map_err(broken)?;
+            value["name"] = name.into();
+            eprintln!("{value}");
+        }
+        Reporting::Words => eprintln!("{}", summary_words(name, summary)),
+    }
+    Ok(())
+}
+
+fn summary_words(name: &str, summary: &RunSummary) -> String {
+    let RunSummary { rows_in, rows_out, rows_malformed, rows_refused, rows_late, batches, seconds, .. } =
+        summary;
+    format!(
+        "{name}: {rows_in} rows in, {rows_out} out, {rows_malformed} malformed, {rows_refused} refused, \
+         {rows_late} late, {batches} micro-batches, {seconds:.2} s"
+    )
 }

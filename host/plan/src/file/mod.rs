@@ -4,6 +4,7 @@
 //! and the JSON Schema for editors are made from these types ([`reference_markdown`], [`PipelineFile::json_schema`]).
 //! Nothing here opens a file: the text is given.
 
+mod declared;
 mod deserialize;
 mod location;
 mod node;
@@ -55,7 +56,7 @@ pub struct PipelineFile {
     #[serde(default)]
     pub dead_letters: Option<Spanned<String>>,
     /// The session time zone, an IANA name such as `Europe/Berlin`: what timestamps without a zone mean, and how
-    /// they are shown and cut into days.
+    /// they are shown and cut into days. Unless said: `UTC`.
     #[serde(default)]
     pub time_zone: TimeZone,
     #[serde(skip)]
@@ -66,6 +67,7 @@ pub struct PipelineFile {
 /// The session time zone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct TimeZone(pub Spanned<String>);
 
 impl Default for TimeZone {

@@ -115,6 +115,8 @@ pub enum FileFormat {
     Csv,
     /// Apache Parquet.
     Parquet,
+    /// One string column, a line each.
+    Text,
 }
 
 impl FileFormat {
@@ -124,6 +126,7 @@ impl FileFormat {
             Self::Json => "json",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
+            Self::Text => "text",
         }
     }
 }

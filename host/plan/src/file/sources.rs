@@ -1,7 +1,7 @@
 //! The sources of a pipeline file.
 
 use super::node::Span;
-use super::values::{Duration, FormatOptions, Spanned};
+use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use pelton_core::MalformedPolicy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -52,6 +52,17 @@ pub struct FileSource {
     /// How many new files one micro-batch takes at most. Unless said: all.
     #[serde(default)]
     pub max_files_per_trigger: Option<Spanned<u64>>,
+    /// How many bytes of new files one micro-batch takes at most (`64MiB`); at least one file is taken. Not together
+    /// with `max_files_per_trigger`.
+    #[serde(default)]
+    pub max_bytes_per_trigger: Option<ByteSize>,
+    /// Files older than the newest file seen by more than this are not read; it bounds what the checkpoint remembers.
+    /// Unless said: 7 days.
+    #[serde(default)]
+    pub max_file_age: Option<Duration>,
+    /// Reads all directories below the path, and makes no columns of `key=value` ones.
+    #[serde(default)]
+    pub recursive_file_lookup: bool,
     /// Takes the newest files first.
     #[serde(default)]
     pub latest_first: bool,
@@ -68,7 +79,7 @@ pub struct FileSource {
 #[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSource {
-    /// How many rows a second.
+    /// How many rows a second. Unless said: 1.
     #[serde(default = "one")]
     pub rows_per_second: Spanned<u64>,
     /// How long it takes to come up to that rate.

@@ -1,0 +1,211 @@
+//! From a pipeline file to a query that is ready to run: the one place that knows every crate.
+//!
+//! Called by `run`, `check` and `explain`. Everything that can be refused is refused before a checkpoint is touched:
+//! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
+
+mod plugins;
+mod sink;
+mod source;
+
+pub(crate) use plugins::{Overrides, Plugins};
+
+use crate::cli::PipelineArgs;
+use pelton_checkpoint::files::open_url;
+use pelton_connectors::source::Stores;
+use pelton_core::{Clock, Error, FileManager, MemoryFiles, Result, Sink, Trigger};
+use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
+use pelton_operators::StatelessSegment;
+use pelton_plan::file::SinkSpec;
+use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
+use pelton_wasm::PluginHost;
+use source::OpenSource;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Reads the pipeline files of a command and checks that their queries can live in one process.
+pub(crate) fn read(arguments: &PipelineArgs) -> Result<Vec<PipelineFile>> {
+    let files =
+        arguments.files.iter().map(|path| read_file(path, &arguments.set)).collect::<Result<Vec<_>>>()?;
+    for (index, file) in files.iter().enumerate() {
+        let name = &file.name;
+        if files[..index].iter().any(|other| other.name.value == name.value) {
+            return Err(file.text().error(name.span, format!("two queries are named '{}'", name.value)));
+        }
+    }
+    Ok(files)
+}
+
+fn read_file(path: &Path, sets: &[String]) -> Result<PipelineFile> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|why| Error::invalid(format!("cannot read the pipeline file {}: {why}", path.display())))?;
+    PipelineFile::read(&text, &path.display().to_string(), sets)
+}
+
+/// How the queries of a command run, whatever their files say.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RunOptions {
+    /// Instead of the files' triggers.
+    pub(crate) trigger: Option<Trigger>,
+    /// One micro-batch over all there is, remembered nowhere.
+    pub(crate) batch: bool,
+    /// Worker threads, if not as many as the machine has cores.
+    pub(crate) threads: Option<u16>,
+}
+
+/// What all queries of a process share.
+pub(crate) struct Assembly {
+    host: PluginHost,
+    stores: Stores,
+    overrides: Overrides,
+}
+
+/// A pipeline that was understood and may run: its plan and what the plan stands on.
+pub(crate) struct Planned {
+    plugins: Plugins,
+    plan: PhysicalPlan,
+    sink: Arc<dyn Sink>,
+}
+
+impl Planned {
+    /// For `explain`.
+    pub(crate) fn plan(&self) -> &PhysicalPlan {
+        &self.plan
+    }
+}
+
+impl Assembly {
+    /// `arguments` says which plugins to take from elsewhere.
+    pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
+        let overrides = Overrides::new(&arguments.plugins, files)?;
+        Ok(Self { host: crate::plugins::host()?, stores: Stores::new(std::env::vars()), overrides })
+    }
+
+    /// Everything that can be said of a pipeline without its checkpoint.
+    pub(crate) async fn plan(&self, file: &PipelineFile) -> Result<Planned> {
+        let plugins = Plugins::load(&self.host, file, &self.overrides)?;
+        let source = self.open_source(file, Arc::new(MemoryFiles::new())).await?;
+        let plan = physical_plan(file, &plugins, &source)?;
+        let sink = sink::open(file, &plan)?;
+        if !sink.output_modes().contains(&plan.output_mode) {
+            let modes: Vec<String> = sink.output_modes().iter().map(ToString::to_string).collect();
+            return Err(Error::invalid(format!(
+                "{}: the sink `{}` does not take output_mode {}",
+                file.text().name(),
+                sink.description(),
+                plan.output_mode
+            ))
+            .hint(format!("it takes {}", modes.join(" and "))));
+        }
+        Ok(Planned { plugins, plan, sink })
+    }
+
+    /// A query that owns its checkpoint and is ready to run.
+    pub(crate) async fn query(
+        &self,
+        file: &PipelineFile,
+        planned: Planned,
+        options: RunOptions,
+    ) -> Result<QueryBuilder> {
+        let recovered = recover(file, options).await?;
+        let (name, _) = file.source()?;
+        let log = recovered.checkpoint().source_files(name);
+        let source = self.open_source(file, log).await?;
+        let plan = match source.full_schema() == planned.plan.source_schema {
+            true => planned.plan,
+            // The schema was inferred, and the checkpoint remembers what was inferred first.
+            false => physical_plan(file, &planned.plugins, &source)?,
+        };
+        let rerun = self.rerun_plugins(file, &recovered, &planned.plugins).await?;
+        let rerun = rerun
+            .map(|plugins| Ok::<_, Error>((physical_plan(file, &plugins, &source)?, plugins)))
+            .transpose()?;
+        // A rerun reads with the same source, so it must find what both plans need.
+        let columns = match &rerun {
+            Some((rerun, _)) if rerun.required_columns != plan.required_columns => None,
+            _ => Some(&plan.required_columns),
+        };
+        let source = source.cut(columns.map(Vec::as_slice))?;
+        let dead_letters = file.dead_letters.as_ref().map(|url| open_url(&url.value)).transpose();
+        let dead_letters = dead_letters.map_err(|error| error.context("dead_letters"))?;
+        let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
+
+        let mut query = Query::builder(recovered)
+            .input(name, Arc::clone(&source))
+            .logic(logic(&plan, &planned.plugins, source.as_ref())?)
+            .sink(planned.sink)
+            .output_mode(plan.output_mode)
+            .trigger(trigger);
+        if let Some((plan, plugins)) = &rerun {
+            query = query.rerun_logic(logic(plan, plugins, source.as_ref())?);
+        }
+        if let Some(files) = dead_letters {
+            query = query.dead_letters(files);
+        }
+        if let Some(threads) = options.threads {
+            query = query.parallelism(usize::from(threads));
+        }
+        Ok(query)
+    }
+
+    /// The plugins of a micro-batch that must be repeated, if they are not those of the pipeline file.
+    async fn rerun_plugins(
+        &self,
+        file: &PipelineFile,
+        recovered: &Recovered,
+        now: &Plugins,
+    ) -> Result<Option<Plugins>> {
+        let Some(digests) = recovered.rerun_plugins() else { return Ok(None) };
+        let mut code = Vec::new();
+        for (name, digest) in digests {
+            if now.digest(name).is_some_and(|current| current != digest) {
+                code.push((name.clone(), recovered.load_plugin(digest).await?));
+            }
+        }
+        match code.is_empty() {
+            true => Ok(None),
+            false => now.with_code(&self.host, file, code).map(Some),
+        }
+    }
+
+    async fn open_source(&self, file: &PipelineFile, log: Arc<dyn FileManager>) -> Result<OpenSource> {
+        let (name, spec) = file.source()?;
+        let opened = source::open(file, name, spec, log, &self.stores).await;
+        opened.map_err(|error| error.context(format_args!("{}: source '{name}'", file.text().name())))
+    }
+}
+
+fn physical_plan(file: &PipelineFile, plugins: &Plugins, source: &OpenSource) -> Result<PhysicalPlan> {
+    let inputs = PlanInputs { source_schema: source.full_schema(), plugins: plugins.loaded() };
+    PhysicalPlan::build(&LogicalPlan::resolve(file, &inputs)?)
+}
+
+fn logic(plan: &PhysicalPlan, plugins: &Plugins, source: &dyn pelton_core::Source) -> Result<Logic> {
+    let segment = StatelessSegment::new(plan, &source.schema())?;
+    Ok(Logic { segments: vec![Arc::new(segment)], plugins: plugins.code() })
+}
+
+/// Takes the checkpoint. A query whose sink keeps nothing may do without one.
+async fn recover(file: &PipelineFile, options: RunOptions) -> Result<Recovered> {
+    let files: Arc<dyn FileManager> = match (&file.checkpoint, &file.sink) {
+        _ if options.batch => Arc::new(MemoryFiles::new()),
+        (Some(url), _) => {
+            open_url(&url.value).map_err(|error| file.text().error(url.span, error.to_string()))?
+        }
+        (None, SinkSpec::Console(_) | SinkSpec::Memory(_)) => {
+            tracing::info!(query = %file.name.value, "no checkpoint is given: the query starts from the beginning each time");
+            Arc::new(MemoryFiles::new())
+        }
+        (None, SinkSpec::File(_)) => {
+            return Err(Error::invalid(format!(
+                "{}: a query with a file sink needs a checkpoint",
+                file.text().name()
+            ))
+            .hint(format!(
+                "add a line 'checkpoint: ./checkpoints/{}', or run with --batch",
+                file.name.value
+            )));
+        }
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    Start::new(file.name.value.clone(), files, clock).recover().await
+}

@@ -1,0 +1,130 @@
+//! The plugins of a pipeline file, loaded.
+
+use bytes::Bytes;
+use pelton_core::{Error, Plugin, PluginDigest, Result, suggest};
+use pelton_engine::PluginCode;
+use pelton_plan::PipelineFile;
+use pelton_plan::file::PluginLimits;
+use pelton_wasm::{Limits, PluginHost, PluginSettings};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `--plugin NAME=PATH`: plugins that are taken from elsewhere than the pipeline file says.
+pub(crate) struct Overrides(BTreeMap<String, PathBuf>);
+
+impl Overrides {
+    /// Every name must be a plugin of one of the files.
+    pub(crate) fn new(pairs: &[(String, String)], files: &[PipelineFile]) -> Result<Self> {
+        for (name, _) in pairs {
+            let mut names = files.iter().flat_map(|file| file.plugins.keys()).map(String::as_str);
+            if !names.any(|known| known == name) {
+                let names = files.iter().flat_map(|file| file.plugins.keys()).map(String::as_str);
+                let near = suggest::did_you_mean(name, names);
+                return Err(Error::invalid(format!(
+                    "--plugin {name}: no pipeline file has a plugin '{name}'{near}"
+                )));
+            }
+        }
+        Ok(Self(pairs.iter().map(|(name, path)| (name.clone(), PathBuf::from(path))).collect()))
+    }
+}
+
+/// Plugins by their name in the file.
+#[derive(Clone)]
+pub(crate) struct Plugins(BTreeMap<String, Loaded>);
+
+#[derive(Clone)]
+struct Loaded {
+    plugin: Arc<dyn Plugin>,
+    bytes: Bytes,
+}
+
+impl Plugins {
+    /// Reads and loads them all.
+    pub(crate) fn load(host: &PluginHost, file: &PipelineFile, overrides: &Overrides) -> Result<Self> {
+        let mut plugins = BTreeMap::new();
+        for (name, spec) in &file.plugins {
+            let options = spec.options();
+            let path = overrides.0.get(name).map_or_else(|| Path::new(&options.path.value), PathBuf::as_path);
+            let bytes =
+                Bytes::from(crate::plugins::read(path).map_err(
+                    |error| match overrides.0.contains_key(name) {
+                        true => error.context(format_args!("--plugin {name}")),
+                        false => placed(file, options.path.span, error),
+                    },
+                )?);
+            plugins.insert(name.clone(), loaded(host, file, name, bytes)?);
+        }
+        Ok(Self(plugins))
+    }
+
+    /// The same plugins with other bytes for some of them.
+    pub(crate) fn with_code(
+        &self,
+        host: &PluginHost,
+        file: &PipelineFile,
+        code: Vec<(String, Bytes)>,
+    ) -> Result<Self> {
+        let mut plugins = self.clone();
+        for (name, bytes) in code {
+            plugins.0.insert(name.clone(), loaded(host, file, &name, bytes)?);
+        }
+        Ok(plugins)
+    }
+
+    /// For the planner.
+    pub(crate) fn loaded(&self) -> BTreeMap<String, Arc<dyn Plugin>> {
+        self.0.iter().map(|(name, loaded)| (name.clone(), Arc::clone(&loaded.plugin))).collect()
+    }
+
+    /// For the checkpoint.
+    pub(crate) fn code(&self) -> BTreeMap<String, PluginCode> {
+        let code = |loaded: &Loaded| PluginCode {
+            digest: loaded.plugin.digest().clone(),
+            bytes: loaded.bytes.clone(),
+        };
+        self.0.iter().map(|(name, loaded)| (name.clone(), code(loaded))).collect()
+    }
+
+    /// Which bytes a plugin has.
+    pub(crate) fn digest(&self, name: &str) -> Option<&PluginDigest> {
+        self.0.get(name).map(|loaded| loaded.plugin.digest())
+    }
+}
+
+fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> Result<Loaded> {
+    let options = file.plugins.get(name).map(pelton_plan::file::PluginSpec::options);
+    let options =
+        options.ok_or_else(|| Error::internal(format!("the plugin '{name}' is not in the file")))?;
+    let settings = PluginSettings {
+        config: options.config.clone().into(),
+        limits: limits(&options.limits),
+        time_zone: file.time_zone().to_owned(),
+        ..PluginSettings::default()
+    };
+    let plugin = host.load(name, &bytes, settings).map_err(|error| placed(file, options.path.span, error))?;
+    Ok(Loaded { plugin, bytes })
+}
+
+/// An error that shows the line of the file that it is about; kind and hint stay.
+fn placed(file: &PipelineFile, span: pelton_plan::file::Span, error: Error) -> Error {
+    let located = Error::new(error.kind(), file.text().located(span, error.message()));
+    match error.hint_text() {
+        Some(hint) => located.hint(hint),
+        None => located,
+    }
+}
+
+/// The host's defaults where the file says nothing.
+fn limits(given: &PluginLimits) -> Limits {
+    let default = Limits::default();
+    Limits {
+        memory_bytes: given.memory.map_or(default.memory_bytes, |size| size.0),
+        time_ms: given.time.map_or(default.time_ms, |time| time.interval().as_millis().unsigned_abs().max(1)),
+        output_bytes: given.output.map_or(default.output_bytes, |size| size.0),
+        log_bytes_per_call: given.log.map_or(default.log_bytes_per_call, |size| size.0),
+        table_elements: given.table_elements.unwrap_or(default.table_elements),
+        ..default
+    }
+}

@@ -1,0 +1,99 @@
+//! The sources of a pipeline file to core's `Source`.
+
+use arrow::datatypes::SchemaRef;
+use pelton_connectors::decode::options::OptionMap;
+use pelton_connectors::source::Stores;
+use pelton_connectors::source::file::{FileFormat, FileSource, FileSourceOptions};
+use pelton_connectors::source::rate::{RateSource, RateSourceOptions};
+use pelton_core::{FileManager, Result, Source};
+use pelton_plan::PipelineFile;
+use pelton_plan::file::{self as spec, SourceSpec};
+use std::sync::Arc;
+
+/// A source that may still be cut down to the columns that the plan reads.
+pub(crate) enum OpenSource {
+    File(FileSource),
+    Rate(RateSource),
+}
+
+impl OpenSource {
+    /// All columns.
+    pub(crate) fn full_schema(&self) -> SchemaRef {
+        match self {
+            Self::File(source) => Arc::new(source.full_schema()),
+            Self::Rate(source) => source.schema(),
+        }
+    }
+
+    /// Gives only these columns, if the source can leave out others.
+    pub(crate) fn cut(self, columns: Option<&[String]>) -> Result<Arc<dyn Source>> {
+        Ok(match (self, columns) {
+            (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
+            (Self::File(source), None) => Arc::new(source),
+            (Self::Rate(source), _) => Arc::new(source),
+        })
+    }
+}
+
+/// Opens a source whose own log is in `log`.
+pub(crate) async fn open(
+    file: &PipelineFile,
+    name: &str,
+    source: &SourceSpec,
+    log: Arc<dyn FileManager>,
+    stores: &Stores,
+) -> Result<OpenSource> {
+    Ok(match source {
+        SourceSpec::File(source) => {
+            OpenSource::File(FileSource::open(name, &file_options(file, source)?, log, stores).await?)
+        }
+        SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
+    })
+}
+
+fn file_options(file: &PipelineFile, source: &spec::FileSource) -> Result<FileSourceOptions> {
+    let format = match source.format {
+        spec::Format::Json => FileFormat::Json,
+        spec::Format::Csv => FileFormat::Csv,
+        spec::Format::Parquet => FileFormat::Parquet,
+        spec::Format::Text => FileFormat::Text,
+    };
+    let schema =
+        source.schema.as_ref().map(|schema| schema.schema(file.text(), file.time_zone())).transpose()?;
+    let default = FileSourceOptions::new([source.path.value.clone()], format);
+    Ok(FileSourceOptions {
+        options: format_options(&source.options),
+        schema,
+        infer_schema: source.infer_schema,
+        on_malformed: source.on_malformed,
+        time_zone: file.time_zone().to_owned(),
+        max_files_per_trigger: source.max_files_per_trigger.as_ref().map(|limit| limit.value),
+        max_bytes_per_trigger: source.max_bytes_per_trigger.map(|limit| limit.0),
+        latest_first: source.latest_first,
+        file_name_only: source.file_name_only,
+        max_file_age: source.max_file_age.map_or(default.max_file_age, spec::Duration::interval),
+        recursive: source.recursive_file_lookup,
+        ..default
+    })
+}
+
+fn rate_options(file: &PipelineFile, source: &spec::RateSource) -> RateSourceOptions {
+    let default = RateSourceOptions::default();
+    RateSourceOptions {
+        rows_per_second: source.rows_per_second.value,
+        ramp_up_time: source.ramp_up_time.map_or(default.ramp_up_time, spec::Duration::interval),
+        num_partitions: source.num_partitions.as_ref().map_or(default.num_partitions, |n| n.value),
+        time_zone: file.time_zone().to_owned(),
+    }
+}
+
+/// The options of a format as the connectors read them.
+pub(crate) fn format_options(options: &spec::FormatOptions) -> OptionMap {
+    let value = |value: &spec::OptionValue| match value {
+        spec::OptionValue::Text(text) => text.as_str().into(),
+        spec::OptionValue::Int(number) => (*number).into(),
+        spec::OptionValue::Float(number) => (*number).into(),
+        spec::OptionValue::Bool(flag) => (*flag).into(),
+    };
+    options.0.iter().map(|(name, option)| (name.clone(), value(&option.value))).collect()
+}

@@ -93,7 +93,7 @@ fn same(expected: &Value, found: &Value) -> bool {
         (Value::Array(expected), Value::Array(found)) => {
             expected.len() == found.len() && expected.iter().zip(found).all(|(e, f)| same(e, f))
         }
-        (Value::String(decimal), Value::Number(number)) => *decimal == number.to_string(),
+        (Value::String(decimal), Value::Number(number)) => decimal.parse().ok() == number.as_f64(),
         (Value::Number(expected), Value::Number(found)) if expected.is_f64() || found.is_f64() => {
             let (expected, found) =
                 (expected.as_f64().unwrap_or(f64::NAN), found.as_f64().unwrap_or(f64::NAN));

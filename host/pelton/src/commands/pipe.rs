@@ -66,6 +66,8 @@ fn load(arguments: &PipeArgs) -> Result<Vec<(Target, Arc<dyn Plugin>)>> {
                 None => load_one(&host, &target, &configs)?,
             };
             loaded.insert(target.file.clone(), Arc::clone(&plugin));
+            // A wrong name is told before the first row comes, if ever one comes.
+            target.choose(plugin.manifest()).map_err(|error| error.context(&target))?;
             Ok((target, plugin))
         })
         .collect()

@@ -10,9 +10,16 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A command that never waits for input.
+///
+/// What `cargo run` tells us of our own package is not passed on: build scripts that look at it (ring's does) would
+/// run again in every cargo that we start, and most of the dependencies with them.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        command.env_remove(name);
+    }
     command
 }
 

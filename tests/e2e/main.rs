@@ -21,3 +21,5 @@ mod examples;
 mod oracle;
 /// Generated pages are what the program would generate now.
 mod pages;
+/// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
+mod runs;

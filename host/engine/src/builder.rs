@@ -24,6 +24,7 @@ pub struct QueryBuilder {
     inputs: Vec<Input>,
     logic: Option<Logic>,
     rerun_logic: Option<Logic>,
+    rerun_with_current_plugins: bool,
     sink: Option<Arc<dyn Sink>>,
     output_mode: OutputMode,
     trigger: Trigger,
@@ -40,6 +41,7 @@ impl QueryBuilder {
             inputs: Vec::new(),
             logic: None,
             rerun_logic: None,
+            rerun_with_current_plugins: false,
             sink: None,
             output_mode: OutputMode::default(),
             trigger: Trigger::default(),
@@ -69,6 +71,15 @@ impl QueryBuilder {
     #[must_use]
     pub fn rerun_logic(mut self, logic: Logic) -> Self {
         self.rerun_logic = Some(logic);
+        self
+    }
+
+    /// Lets a micro-batch that is run again use the plugins of [`QueryBuilder::logic`], whatever it was begun with: the
+    /// way out if those fail on it. Exactly once holds all the same, since its first attempt is nowhere visible; only
+    /// the promise that a rerun gives the same rows is the user's now.
+    #[must_use]
+    pub fn rerun_with_current_plugins(mut self, allowed: bool) -> Self {
+        self.rerun_with_current_plugins = allowed;
         self
     }
 
@@ -135,6 +146,7 @@ impl QueryBuilder {
             check_inputs(&self.inputs, rerun)?;
         }
         let rerun_logic = match &self.recovered.resume {
+            Resume::Rerun { .. } if self.rerun_with_current_plugins => None,
             Resume::Rerun { batch_id, entry } => {
                 let rerun = self.rerun_logic.as_ref().unwrap_or(&logic);
                 check_rerun(*batch_id, entry, rerun, &logic)?;

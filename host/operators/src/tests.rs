@@ -259,6 +259,23 @@ fn one_segment_serves_many_threads() {
     });
 }
 
+/// Each condition sees only the rows that those before it let through, whatever the mixture in a batch.
+#[test]
+fn a_filter_guards_what_comes_after_it() {
+    let numbers: Vec<Value> = [0, 1, 2, 50, 0, 3].iter().map(|n| json!({"x": n, "t": "7"})).collect();
+    let passed = [json!({"x": 1}), json!({"x": 2}), json!({"x": 3})];
+    for steps in [
+        "- filter: x <> 0\n- filter: 100 / x > 5\n- select: [x]\n",
+        "- filter: x <> 0 AND 100 / x > 5\n- select: [x]\n",
+        "- filter: x <> 0\n- select: [x, 100 / x AS y]\n- filter: y > 5\n- select: [x]\n",
+    ] {
+        assert_eq!(run(steps, "x long, t string", &numbers).expect(steps), passed, "{steps}");
+    }
+    let texts = [json!({"t": "abc"}), json!({"t": "12"}), json!({"t": "3"})];
+    let guarded = "- filter: t RLIKE '^[0-9]+$' AND CAST(t AS INT) > 5\n";
+    assert_eq!(run(guarded, "t string", &texts).expect("the cast sees digits alone"), [json!({"t": "12"})]);
+}
+
 #[test]
 fn a_query_without_steps_passes_rows_through() {
     let text = "name: q\nsources: {s: {connector: rate}}\nsink: {connector: memory}\n";

@@ -15,7 +15,7 @@ use pelton_connectors::source::Stores;
 use pelton_core::{Clock, Error, FileManager, MemoryFiles, Result, Sink, Trigger};
 use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
 use pelton_operators::StatelessSegment;
-use pelton_plan::file::SinkSpec;
+use pelton_plan::file::{SinkSpec, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
@@ -50,6 +50,8 @@ pub(crate) struct RunOptions {
     pub(crate) batch: bool,
     /// Worker threads, if not as many as the machine has cores.
     pub(crate) threads: Option<u16>,
+    /// A micro-batch that must be repeated runs the plugins of the file, whatever it was begun with.
+    pub(crate) rerun_with_current_plugins: bool,
 }
 
 /// What all queries of a process share.
@@ -80,8 +82,10 @@ impl Assembly {
         Ok(Self { host: crate::plugins::host()?, stores: Stores::new(std::env::vars()), overrides })
     }
 
-    /// Everything that can be said of a pipeline without its checkpoint.
-    pub(crate) async fn plan(&self, file: &PipelineFile) -> Result<Planned> {
+    /// Everything that can be said of a pipeline without touching its checkpoint.
+    pub(crate) async fn plan(&self, file: &PipelineFile, options: RunOptions) -> Result<Planned> {
+        checkpoint_files(file, options)?;
+        dead_letter_files(file)?;
         let plugins = Plugins::load(&self.host, file, &self.overrides)?;
         let source = self.open_source(file, Arc::new(MemoryFiles::new())).await?;
         let plan = physical_plan(file, &plugins, &source)?;
@@ -115,7 +119,10 @@ impl Assembly {
             // The schema was inferred, and the checkpoint remembers what was inferred first.
             false => physical_plan(file, &planned.plugins, &source)?,
         };
-        let rerun = self.rerun_plugins(file, &recovered, &planned.plugins).await?;
+        let rerun = match options.rerun_with_current_plugins {
+            true => None,
+            false => self.rerun_plugins(file, &recovered, &planned.plugins).await?,
+        };
         let rerun = rerun
             .map(|plugins| Ok::<_, Error>((physical_plan(file, &plugins, &source)?, plugins)))
             .transpose()?;
@@ -125,8 +132,8 @@ impl Assembly {
             _ => Some(&plan.required_columns),
         };
         let source = source.cut(columns.map(Vec::as_slice))?;
-        let dead_letters = file.dead_letters.as_ref().map(|url| open_url(&url.value)).transpose();
-        let dead_letters = dead_letters.map_err(|error| error.context("dead_letters"))?;
+        // A directory a query: several may share the tree, and a new checkpoint begins a new one.
+        let dead_letters = dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str()));
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let mut query = Query::builder(recovered)
@@ -134,7 +141,8 @@ impl Assembly {
             .logic(logic(&plan, &planned.plugins, source.as_ref())?)
             .sink(planned.sink)
             .output_mode(plan.output_mode)
-            .trigger(trigger);
+            .trigger(trigger)
+            .rerun_with_current_plugins(options.rerun_with_current_plugins);
         if let Some((plan, plugins)) = &rerun {
             query = query.rerun_logic(logic(plan, plugins, source.as_ref())?);
         }
@@ -157,6 +165,13 @@ impl Assembly {
         let Some(digests) = recovered.rerun_plugins() else { return Ok(None) };
         let mut code = Vec::new();
         for (name, digest) in digests {
+            if now.digest(name).is_none() {
+                return Err(Error::invalid(format!(
+                    "{}: an unfinished micro-batch was begun with a plugin '{name}', which is not in the file",
+                    file.text().name()
+                ))
+                .hint("put it back for one start, or use --rerun-with-current-plugins"));
+            }
             if now.digest(name).is_some_and(|current| current != digest) {
                 code.push((name.clone(), recovered.load_plugin(digest).await?));
             }
@@ -184,28 +199,44 @@ fn logic(plan: &PhysicalPlan, plugins: &Plugins, source: &dyn pelton_core::Sourc
     Ok(Logic { segments: vec![Arc::new(segment)], plugins: plugins.code() })
 }
 
-/// Takes the checkpoint. A query whose sink keeps nothing may do without one.
+/// Takes the checkpoint.
 async fn recover(file: &PipelineFile, options: RunOptions) -> Result<Recovered> {
-    let files: Arc<dyn FileManager> = match (&file.checkpoint, &file.sink) {
-        _ if options.batch => Arc::new(MemoryFiles::new()),
-        (Some(url), _) => {
-            open_url(&url.value).map_err(|error| file.text().error(url.span, error.to_string()))?
-        }
-        (None, SinkSpec::Console(_) | SinkSpec::Memory(_)) => {
-            tracing::info!(query = %file.name.value, "no checkpoint is given: the query starts from the beginning each time");
-            Arc::new(MemoryFiles::new())
-        }
-        (None, SinkSpec::File(_)) => {
-            return Err(Error::invalid(format!(
-                "{}: a query with a file sink needs a checkpoint",
-                file.text().name()
-            ))
-            .hint(format!(
-                "add a line 'checkpoint: ./checkpoints/{}', or run with --batch",
-                file.name.value
-            )));
-        }
-    };
+    let files = checkpoint_files(file, options)?.unwrap_or_else(|| Arc::new(MemoryFiles::new()));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     Start::new(file.name.value.clone(), files, clock).recover().await
+}
+
+/// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,
+/// or it runs as one batch.
+fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<Arc<dyn FileManager>>> {
+    match (&file.checkpoint, &file.sink) {
+        _ if options.batch => Ok(None),
+        (Some(url), _) => tree(file, url).map(Some),
+        (None, SinkSpec::Console(_) | SinkSpec::Memory(_)) => Ok(None),
+        (None, SinkSpec::File(_)) => Err(Error::invalid(format!(
+            "{}: a query with a file sink needs a checkpoint",
+            file.text().name()
+        ))
+        .hint(format!("add a line 'checkpoint: ./checkpoints/{}', or run with --batch", file.name.value))),
+    }
+}
+
+/// Where dead letters go, if not into the checkpoint.
+fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
+    file.dead_letters.as_ref().map(|url| tree(file, url)).transpose()
+}
+
+fn tree(file: &PipelineFile, url: &Spanned<String>) -> Result<Arc<dyn FileManager>> {
+    open_url(&url.value).map_err(|error| {
+        let located = file.text().error(url.span, error.message().to_owned());
+        match error.hint_text() {
+            Some(hint) => located.hint(hint),
+            None => located,
+        }
+    })
+}
+
+/// Whether dead letters end with the process: there is neither a checkpoint nor another place for them.
+pub(crate) fn letters_are_lost(file: &PipelineFile, options: RunOptions) -> bool {
+    file.dead_letters.is_none() && (options.batch || file.checkpoint.is_none())
 }

@@ -110,6 +110,10 @@ pub(crate) struct RunArgs {
     /// Report the whole run on stderr when it ends [default: words on a terminal, none elsewhere]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) summary: Option<Reporting>,
+    /// Run a micro-batch that an earlier run began and did not commit with the plugins of the pipeline file, not with
+    /// those it was begun with: the way out if those fail on it
+    #[arg(long)]
+    pub(crate) rerun_with_current_plugins: bool,
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,

@@ -19,7 +19,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(&cli.logging);
     let done = match cli.command {
-        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Run(arguments) => {
+            return commands::run::run(&arguments).unwrap_or_else(|error| report::exit_code(Err(error)));
+        }
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Pipe(arguments) => commands::pipe::run(&arguments),

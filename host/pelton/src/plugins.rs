@@ -17,7 +17,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|why| {
         let error = Error::invalid(format!("cannot read the plugin {}: {why}", path.display()));
         match why.kind() {
-            std::io::ErrorKind::NotFound => error.hint("build it first: pelton plugin build"),
+            std::io::ErrorKind::NotFound => {
+                error.hint("build it (pelton plugin build); a relative path starts at the working directory")
+            }
             _ => error,
         }
     })

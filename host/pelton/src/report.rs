@@ -10,9 +10,14 @@ pub(crate) fn exit_code(done: Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print(&error);
-            ExitCode::from(code(error.kind()))
+            code_of(&error)
         }
     }
+}
+
+/// What to exit with after an error that has been told.
+pub(crate) fn code_of(error: &Error) -> ExitCode {
+    ExitCode::from(code(error.kind()))
 }
 
 /// Prints an error on stderr.

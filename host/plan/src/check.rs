@@ -178,6 +178,9 @@ fn nodes(step: &LogicalStep) -> Vec<Rule> {
     rules
 }
 
+/// DataFusion's only function of the wall clock that Pelton does not replace; Spark has none such.
+const TIME_OF_DAY: &str = "current_time";
+
 /// The name of the first function that is not a matter of its arguments and the micro-batch.
 fn nondeterministic(step: &LogicalStep) -> Option<String> {
     let Operation::Sql { plan, .. } = &step.operation else { return None };
@@ -186,7 +189,8 @@ fn nondeterministic(step: &LogicalStep) -> Option<String> {
         node.apply_expressions(|expr| {
             expr.apply(|e| {
                 if let Expr::ScalarFunction(call) = e
-                    && call.func.signature().volatility == Volatility::Volatile
+                    && (call.func.signature().volatility == Volatility::Volatile
+                        || call.func.name() == TIME_OF_DAY)
                     && !SCOPED.contains(&call.func.name())
                     && !call.func.name().contains('.')
                 {

@@ -11,8 +11,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionConfig;
 use datafusion::logical_expr::{LogicalPlan as SqlPlan, LogicalPlanBuilder};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
@@ -298,7 +298,9 @@ fn simple(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<RowOperation>> {
             return None;
         }
         let mut operations = simple(filter.input())?;
-        operations.push(RowOperation::Filter(filter.predicate().clone()));
+        // One by one, so that a later condition sees only the rows that the earlier ones let through.
+        let conditions = split_conjunction(filter.predicate());
+        operations.extend(conditions.into_iter().map(|condition| RowOperation::Filter(condition.clone())));
         if let Some(columns) = filter.projection() {
             operations.push(RowOperation::Columns(columns.to_vec()));
         }

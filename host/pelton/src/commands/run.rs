@@ -6,10 +6,11 @@ use crate::report;
 use pelton_core::{Error, Result};
 use pelton_engine::{Progress, Query, RunControl, RunSummary};
 use std::io::IsTerminal;
+use std::process::ExitCode;
 
 /// Plans all files before the first query starts; then they run side by side, and one that fails does not end the
-/// others. The first failure is the command's.
-pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
+/// others. The first failed query of the command line decides the exit code.
+pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let files = assembly::read(&arguments.pipeline)?;
     let assembly = Assembly::new(&arguments.pipeline, &files)?;
     let options =
@@ -17,7 +18,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
     super::runtime(arguments.threads)?.block_on(async {
         let mut planned = Vec::with_capacity(files.len());
         for file in &files {
-            planned.push(assembly.plan(file).await?);
+            planned.push(assembly.plan(file, options).await?);
         }
         let control = RunControl::default();
         tokio::spawn(end_on_signals(control.clone()));
@@ -32,16 +33,18 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<()> {
         }
         let runs =
             queries.into_iter().map(|(name, query)| run_query(name, query, &control, how(arguments.summary)));
-        let mut ends = futures::future::join_all(runs).await.into_iter().filter_map(Result::err);
-        let first = ends.next();
-        for error in ends {
-            report::print(&error);
-        }
-        first.map_or(Ok(()), Err)
+        let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
+        failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
     })
 }
 
-async fn run_query(name: String, mut query: Query, control: &RunControl, summary: Reporting) -> Result<()> {
+async fn run_query(
+    name: String,
+    mut query: Query,
+    letters_are_lost: bool,
+    control: &RunControl,
+    summary: Reporting,
+) -> Result<()> {
     let ended = match query.run(control).await {
         // Whoever read the rows has seen enough.
         Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
@@ -49,7 +52,15 @@ async fn run_query(name: String, mut query: Query, control: &RunControl, summary
     };
     let done = ended.as_ref().map_or_else(|_| query.summary(), |summary| summary);
     report_summary(summary, &name, done)?;
-    ended.map(|_| ())
+    if done.dead_letters > 0 && letters_are_lost {
+        tracing::warn!(
+            query = %name,
+            "{} rows were refused or malformed and are kept nowhere; give the query a `checkpoint:` or `dead_letters:`",
+            done.dead_letters
+        );
+    }
+    // Told at once: the other queries may run on for ever.
+    ended.map(|_| ()).inspect_err(report::print)
 }
 
 /// The first signal asks for the end after the running micro-batch, the second ends at once.

@@ -44,6 +44,7 @@ fn located(text: &SourceText, value: &Spanned<String>, error: &TypeError) -> Err
 mod tests {
     use crate::PipelineFile;
     use crate::file::SourceSpec;
+    use pelton_core::MalformedPolicy;
 
     fn declared(schema: &str) -> String {
         let text = format!(
@@ -62,6 +63,22 @@ mod tests {
     fn both_forms_give_the_same_columns() {
         assert_eq!(declared("{a: long, b: 'array<string>'}"), "a: long, b: array<string>");
         assert_eq!(declared("a long, b array<string>"), "a: long, b: array<string>");
+    }
+
+    #[test]
+    fn the_policy_null_needs_no_quotes() {
+        for (written, policy) in [
+            ("null", MalformedPolicy::Null),
+            ("'null'", MalformedPolicy::Null),
+            ("drop", MalformedPolicy::Drop),
+        ] {
+            let text = format!(
+                "name: q\nsources:\n  s: {{connector: file, path: x, format: text, on_malformed: {written}}}\nsink: {{connector: console}}\n"
+            );
+            let file = PipelineFile::read(&text, "p.yaml", &[]).expect("reads");
+            let SourceSpec::File(source) = &file.sources.value["s"] else { panic!("a file source") };
+            assert_eq!(source.on_malformed, policy, "{written}");
+        }
     }
 
     #[test]

@@ -70,9 +70,14 @@ pub struct FileSource {
     #[serde(default)]
     pub file_name_only: bool,
     /// What becomes of a record that does not decode: `fail`, `drop`, `null` or `dead_letter`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "policy")]
     #[schemars(with = "MalformedPolicySchema")]
     pub on_malformed: MalformedPolicy,
+}
+
+/// `null` without quotes is YAML's null, and means the policy of that name here.
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MalformedPolicy, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(MalformedPolicy::Null))
 }
 
 /// Numbered rows at a steady rate: columns `timestamp` and `value`.

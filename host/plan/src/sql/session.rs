@@ -10,11 +10,17 @@ use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion_spark::SessionStateBuilderSpark;
 use pelton_core::{FunctionKind, Plugin};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+type OptimizerRules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
+type PhysicalRules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
 /// The plugins by the name that they have in the pipeline file.
 pub type Plugins = BTreeMap<String, Arc<dyn Plugin>>;
@@ -35,10 +41,13 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(time_zone: &str, plugins: Plugins) -> Self {
+        let (rules, physical_rules) = rules_that_keep_the_order_of_filters();
         let state = SessionStateBuilder::new()
             .with_config(config(time_zone))
             .with_default_features()
             .with_spark_features()
+            .with_optimizer_rules(rules)
+            .with_physical_optimizer_rules(physical_rules)
             .build();
         let time_zone: Arc<str> = time_zone.into();
         let mut scalar = state.scalar_functions().clone();
@@ -111,6 +120,15 @@ impl Session {
         names.sort();
         names
     }
+}
+
+/// DataFusion's rules without those that move or merge filters: a filter guards what comes after it (`x <> 0`, then
+/// `100 / x > 5`), as in Spark, so it must stay where the user put it. The source takes no filters anyway.
+fn rules_that_keep_the_order_of_filters() -> (OptimizerRules, PhysicalRules) {
+    let moves_filters = |name: &str| name == "push_down_filter" || name.starts_with("FilterPushdown");
+    let rules = Optimizer::new().rules.into_iter().filter(|rule| !moves_filters(rule.name()));
+    let physical = PhysicalOptimizer::new().rules.into_iter().filter(|rule| !moves_filters(rule.name()));
+    (rules.collect(), physical.collect())
 }
 
 fn config(time_zone: &str) -> SessionConfig {

@@ -1,0 +1,154 @@
+//! Runs that go wrong, run together, or run as one batch, with the real binary.
+
+use anyhow::{Context, Result, ensure};
+use pelton_tests::{Finished, Pelton, committed_rows, plugin};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A pipeline over numbered JSON lines in `folder/in`, with the given steps, to `folder/out`.
+fn pipeline(folder: &Path, name: &str, rest: &str) -> Result<std::path::PathBuf> {
+    let path = folder.join(format!("{name}.yaml"));
+    let shown = folder.display();
+    let text = format!(
+        "name: {name}\n\
+         sources:\n  numbers: {{connector: file, path: '{shown}/in/*.jsonl', format: json, schema: 'n long', \
+         max_files_per_trigger: 1}}\n\
+         checkpoint: '{shown}/checkpoint-{name}'\n{rest}\n"
+    );
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+/// Three files with the numbers 0 to 29.
+fn numbers(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder.join("in"))?;
+    for file in 0..3 {
+        let lines: String = (0..10).map(|n| format!("{{\"n\": {}}}\n", file * 10 + n)).collect();
+        std::fs::write(folder.join(format!("in/{file}.jsonl")), lines)?;
+    }
+    Ok(())
+}
+
+fn run(pipeline: &Path) -> Result<Pelton> {
+    Ok(Pelton::new(["run"])?.arg(pipeline))
+}
+
+fn to_file(folder: &Path, name: &str) -> String {
+    format!("sink: {{connector: file, path: '{}/out-{name}', format: json}}", folder.display())
+}
+
+fn refused(finished: &Finished, code: i32, words: &[&str]) -> Result<()> {
+    ensure!(finished.code == Some(code), "exit {:?}\n{}", finished.code, finished.stderr);
+    for word in words {
+        ensure!(finished.stderr.contains(word), "no '{word}' in\n{}", finished.stderr);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_belongs_to_one_run_at_a_time() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let file = pipeline(folder.path(), "one", &to_file(folder.path(), "one"))?;
+    let mut first = run(&file)?.start()?;
+    let lock = folder.path().join("checkpoint-one/commits/2");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !lock.is_file() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = run(&file)?.args(["--trigger", "available_now"]).output();
+    first.kill()?;
+    first.wait()?;
+    refused(&second?, 1, &["fenced", "checkpoint-one", "hint"])?;
+    // The dead run holds nothing.
+    run(&file)?.args(["--trigger", "available_now"]).succeed()?;
+    ensure!(committed_rows(&folder.path().join("out-one"))?.len() == 30, "each row once");
+    Ok(())
+}
+
+#[test]
+fn a_damaged_log_entry_is_named_and_nothing_starts_over() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let file = pipeline(folder.path(), "hurt", &to_file(folder.path(), "hurt"))?;
+    run(&file)?.args(["--trigger", "available_now"]).succeed()?;
+    let entry = folder.path().join("checkpoint-hurt/offsets/2");
+    let text = std::fs::read_to_string(&entry)?;
+    std::fs::write(&entry, text.replacen("batch_time_ms", "batch_time_mz", 1))?;
+    let again = run(&file)?.args(["--trigger", "available_now"]).output()?;
+    refused(&again, 1, &["offsets/2", "hint"])?;
+    ensure!(committed_rows(&folder.path().join("out-hurt"))?.len() == 30, "the output is as it was");
+    Ok(())
+}
+
+#[test]
+fn another_querys_checkpoint_and_output_are_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let mine = pipeline(folder.path(), "mine", &to_file(folder.path(), "mine"))?;
+    run(&mine)?.args(["--trigger", "available_now"]).succeed()?;
+    let checkpoint = folder.path().join("checkpoint-mine");
+    let yours = pipeline(folder.path(), "yours", &to_file(folder.path(), "mine"))?;
+    let foreign = run(&yours)?.set("checkpoint", &checkpoint).output()?;
+    refused(&foreign, 2, &["mine", "yours", "hint"])?;
+    let output = run(&yours)?.args(["--trigger", "available_now"]).output()?;
+    ensure!(output.code != Some(0), "two queries must not share an output directory");
+    refused(&output, output.code.unwrap_or(-1), &["out-mine", "hint"])
+}
+
+#[test]
+fn a_query_that_fails_leaves_the_others_running() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let bad = format!("steps: [{{filter: '10 / (n - 15) > 0'}}]\n{}", to_file(folder.path(), "bad"));
+    let bad = pipeline(folder.path(), "bad", &bad)?;
+    let good = pipeline(folder.path(), "good", &to_file(folder.path(), "good"))?;
+    let finished = run(&bad)?.arg(&good).args(["--trigger", "available_now"]).output()?;
+    refused(&finished, 1, &["query 'bad'", "micro-batch 1"])?;
+    ensure!(committed_rows(&folder.path().join("out-good"))?.len() == 30, "the good one came to its end");
+    ensure!(committed_rows(&folder.path().join("out-bad"))?.len() < 30, "the bad one did not");
+    Ok(())
+}
+
+#[test]
+fn a_batch_gives_the_rows_of_the_stream() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let steps = "steps: [{filter: n % 3 = 0}, {select: [n, n * n AS square]}]\nsink: {connector: console, format: json}";
+    let file = pipeline(folder.path(), "rows", steps)?;
+    let stream = run(&file)?.args(["--trigger", "available_now"]).succeed()?.stdout;
+    let batch = run(&file)?.arg("--batch").succeed()?.stdout;
+    ensure!(stream.lines().count() == 10 && stream == batch, "stream:\n{stream}\nbatch:\n{batch}");
+    Ok(())
+}
+
+#[test]
+fn a_plugin_that_never_ends_ends_its_query_alone() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let endless = folder.path().join("endless.wat");
+    let flights = std::fs::read_to_string(plugin("flights-wat.wat")?)?;
+    // The same plugin, with a loop where it should answer.
+    let start =
+        flights.find("(export \"pelton:plugin/scalar@0.1.0#evaluate\")").context("the export is there")?;
+    let body =
+        start + flights[start..].find("(result i32)").context("it has a result")? + "(result i32)".len();
+    std::fs::write(
+        &endless,
+        format!("{}\n(loop $for_ever (br $for_ever))\n{}", &flights[..body], &flights[body..]),
+    )?;
+    let bad = format!(
+        "plugins: {{flights: {{path: '{}', limits: {{time: 200ms}}}}}}\nsteps: [{{filter: 'flights.is_delayed(n)'}}]\n{}",
+        endless.display(),
+        to_file(folder.path(), "endless")
+    );
+    let bad = pipeline(folder.path(), "endless", &bad)?;
+    let good = pipeline(folder.path(), "lively", &to_file(folder.path(), "lively"))?;
+    let finished = run(&bad)?.arg(&good).args(["--trigger", "available_now"]).output()?;
+    refused(&finished, 1, &["plugin 'flights'", "is_delayed", "ran longer than 200 ms"])?;
+    ensure!(
+        committed_rows(&folder.path().join("out-lively"))?.len() == 30,
+        "the other query came to its end"
+    );
+    Ok(())
+}

@@ -13,8 +13,12 @@ use std::process::ExitCode;
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let files = assembly::read(&arguments.pipeline)?;
     let assembly = Assembly::new(&arguments.pipeline, &files)?;
-    let options =
-        RunOptions { trigger: arguments.trigger, batch: arguments.batch, threads: arguments.threads };
+    let options = RunOptions {
+        trigger: arguments.trigger,
+        batch: arguments.batch,
+        threads: arguments.threads,
+        rerun_with_current_plugins: arguments.rerun_with_current_plugins,
+    };
     super::runtime(arguments.threads)?.block_on(async {
         let mut planned = Vec::with_capacity(files.len());
         for file in &files {
@@ -26,13 +30,12 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         let mut queries = Vec::with_capacity(files.len());
         for (file, planned) in files.iter().zip(planned) {
             let query = assembly.query(file, planned, options).await?;
-            queries.push((
-                file.name.value.clone(),
-                query.on_progress(move |p| report_progress(progress, p)).build().await?,
-            ));
+            let query = query.on_progress(move |p| report_progress(progress, p)).build().await?;
+            queries.push((file.name.value.clone(), query, assembly::letters_are_lost(file, options)));
         }
-        let runs =
-            queries.into_iter().map(|(name, query)| run_query(name, query, &control, how(arguments.summary)));
+        let runs = queries.into_iter().map(|(name, query, letters_are_lost)| {
+            run_query(name, query, letters_are_lost, &control, how(arguments.summary))
+        });
         let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
         failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
     })

@@ -138,7 +138,7 @@ fn a_plugin_that_never_ends_ends_its_query_alone() -> Result<()> {
         format!("{}\n(loop $for_ever (br $for_ever))\n{}", &flights[..body], &flights[body..]),
     )?;
     let bad = format!(
-        "plugins: {{flights: {{path: '{}', limits: {{time: 200ms}}}}}}\nsteps: [{{filter: 'flights.is_delayed(n)'}}]\n{}",
+        "plugins: {{flights: {{path: '{}', limits: {{time: 200ms}}}}}}\nsteps: [{{filter: 'flights.is_delayed(CAST(n AS DOUBLE))'}}]\n{}",
         endless.display(),
         to_file(folder.path(), "endless")
     );

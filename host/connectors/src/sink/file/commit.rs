@@ -59,7 +59,7 @@ impl Directory {
     pub(super) async fn open(files: Arc<dyn FileManager>, context: &SinkContext) -> Result<Self> {
         let log = Log::of(&*files);
         let lock = log.files.lock("lock").await?;
-        own(&*files, &log, &context.query_id).await?;
+        own(&*files, &log, context).await?;
         let mut directory = Self {
             files,
             log,
@@ -203,8 +203,10 @@ impl Directory {
     }
 }
 
-/// Makes sure that the directory belongs to the query.
-async fn own(files: &dyn FileManager, log: &Log, query_id: &QueryId) -> Result<()> {
+/// Makes sure that the directory belongs to the query. One that is new may not be given to a query that has committed
+/// micro-batches already: their rows would be in nobody's output.
+async fn own(files: &dyn FileManager, log: &Log, context: &SinkContext) -> Result<()> {
+    let query_id = &context.query_id;
     if let Some(owner) = log.owner().await? {
         return if owner == *query_id { Ok(()) } else { Err(foreign(files, &owner)) };
     }
@@ -212,6 +214,14 @@ async fn own(files: &dyn FileManager, log: &Log, query_id: &QueryId) -> Result<(
     if let Some(file) = present.iter().find(|file| batch_of(&file.path).is_some()) {
         return Err(Error::invalid(format!("{} holds output of which no log is left, such as {}", files.url(), file.path))
             .hint("give this query another path, or move what is there away: files of the same names would be replaced"));
+    }
+    if let Some(committed) = context.last_committed {
+        return Err(Error::data(format!(
+            "{} holds no output of this query, whose checkpoint has committed micro-batches up to {committed}: the output \
+             was moved or deleted, or the query had another sink",
+            files.url()
+        ))
+        .hint("put the output back or set the sink as it was; a new place for it needs a new checkpoint"));
     }
     match log.claim(query_id).await? {
         Created::New => Ok(()),

@@ -13,6 +13,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 const VERSION: &str = "v1";
+/// What stands before the checksum of all that is above it.
+const CHECKSUM: &str = "\ncrc32:";
 /// Entries between two lists of the files seen, at least.
 const SEEN_EVERY: u64 = 10;
 /// Entries between two lists of the files seen, at most.
@@ -135,7 +137,7 @@ impl FileLog {
             // Writing to a string cannot fail.
             let _ = write!(content, "\n{line}");
         }
-        self.files.replace(&format!("{n}.seen"), Bytes::from(content)).await?;
+        self.files.replace(&format!("{n}.seen"), sealed(content)).await?;
         let before = self.last_seen_list.replace(n);
         self.files_since_list = 0;
         if let Some(before) = before {
@@ -163,11 +165,21 @@ impl FileLog {
         };
         let text = String::from_utf8(content.to_vec()).map_err(|_| self.damaged(name, "it is not text"))?;
         match text.lines().next() {
-            Some(VERSION) => Ok(text),
+            Some(VERSION) => self.unsealed(name, &text),
             Some(other) if other.starts_with('v') => {
                 Err(self.damaged(name, &format!("its format is {other}, this Pelton reads {VERSION}")))
             }
             _ => Err(self.damaged(name, "its first line is not a version")),
+        }
+    }
+
+    /// The content without its checksum, which must be right: a changed entry would read other files.
+    fn unsealed(&self, name: &str, text: &str) -> Result<String> {
+        let (body, checksum) =
+            text.rsplit_once(CHECKSUM).ok_or_else(|| self.damaged(name, "it is cut off"))?;
+        match checksum.trim_end() == format!("{:08x}", crc32fast::hash(body.as_bytes())) {
+            true => Ok(body.to_owned()),
+            false => Err(self.damaged(name, "its checksum is wrong")),
         }
     }
 
@@ -191,7 +203,13 @@ fn text<'a, T: Serialize + 'a>(lines: impl Iterator<Item = &'a T>) -> Result<Byt
         content.push('\n');
         content.push_str(&json(line)?);
     }
-    Ok(Bytes::from(content))
+    Ok(sealed(content))
+}
+
+/// With its checksum as the last line.
+fn sealed(content: String) -> Bytes {
+    let checksum = crc32fast::hash(content.as_bytes());
+    Bytes::from(format!("{content}{CHECKSUM}{checksum:08x}\n"))
 }
 
 #[cfg(test)]
@@ -221,7 +239,11 @@ mod tests {
         assert_eq!((log.last, again.len()), (Some(249), 250));
         assert_eq!(*log.entry(249).await.unwrap(), [file("f249", 249)]);
         let first = files.read("249").await.unwrap().unwrap();
-        assert_eq!(first, "v1\n{\"path\":\"f249\",\"size_bytes\":1,\"modified_ms\":249}");
+        let first = String::from_utf8(first.to_vec()).unwrap();
+        assert!(
+            first.starts_with("v1\n{\"path\":\"f249\",\"size_bytes\":1,\"modified_ms\":249}\ncrc32:"),
+            "{first}"
+        );
     }
 
     #[tokio::test]
@@ -236,5 +258,17 @@ mod tests {
         assert!(error.message().contains("its format is v9"), "{error}");
         files.replace("0", Bytes::from("v1\n{nonsense")).await.unwrap();
         assert_eq!(FileLog::open(files, &mut seen).await.unwrap_err().kind(), ErrorKind::Data);
+    }
+
+    #[tokio::test]
+    async fn an_edited_entry_is_refused() {
+        let files: Arc<dyn FileManager> = Arc::new(MemoryFiles::new());
+        let mut seen = SeenFiles::new(None, false);
+        let mut log = FileLog::open(files.clone(), &mut seen).await.unwrap();
+        log.append(vec![file("01-05.csv", 1)], &seen).await.unwrap();
+        let written = String::from_utf8(files.read("0").await.unwrap().unwrap().to_vec()).unwrap();
+        files.replace("0", Bytes::from(written.replace("01-05", "01-06"))).await.unwrap();
+        let error = FileLog::open(files, &mut seen).await.unwrap_err();
+        assert!(error.message().contains("its checksum is wrong"), "{error}");
     }
 }

@@ -1,6 +1,10 @@
 //! `cargo xtask bench boundary`: what a call of a plugin costs, all in: encode, cross, compute, cross, decode.
 //! Beside it, what the same columns cost natively. The lowest of many runs: the machine's other work is noise.
-#![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark looks at the clock and prints"
+)]
 
 use anyhow::Result;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};

@@ -1,6 +1,10 @@
 //! `cargo xtask bench file`: rows a second from files to files, where the time goes, and what the bare work costs
 //! on the same machine in the same minute. Medians of three runs.
-#![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark looks at the clock and prints"
+)]
 
 use anyhow::{Context, Result};
 use pelton_connectors::decode::json::{JsonDecoder, JsonOptions};

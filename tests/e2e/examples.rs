@@ -17,8 +17,8 @@ fn run(example: &str, folder: &Path) -> Result<Pelton> {
 }
 
 fn summary(stderr: &str) -> Result<Value> {
-    let lines = stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.last().ok_or_else(|| anyhow::anyhow!("no summary in\n{stderr}"))
+    let mut lines = stderr.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.next().ok_or_else(|| anyhow::anyhow!("no summary in\n{stderr}"))
 }
 
 /// Compares with a file of the repository that shows the rows.

@@ -1,4 +1,5 @@
 //! `cargo xtask demo`: builds what is needed, runs a pipeline over real flights, and says what it did.
+#![allow(clippy::print_stdout, reason = "what it did is its output")]
 
 use crate::progress::heading;
 use crate::workspace::Workspace;

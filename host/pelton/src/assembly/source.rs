@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A source that may still be cut down to the columns that the plan reads.
 pub(crate) enum OpenSource {
-    File(FileSource),
+    File(Box<FileSource>),
     Rate(RateSource),
 }
 
@@ -29,7 +29,7 @@ impl OpenSource {
     pub(crate) fn cut(self, columns: Option<&[String]>) -> Result<Arc<dyn Source>> {
         Ok(match (self, columns) {
             (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
-            (Self::File(source), None) => Arc::new(source),
+            (Self::File(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
         })
     }
@@ -45,7 +45,8 @@ pub(crate) async fn open(
 ) -> Result<OpenSource> {
     Ok(match source {
         SourceSpec::File(source) => {
-            OpenSource::File(FileSource::open(name, &file_options(file, source)?, log, stores).await?)
+            let opened = FileSource::open(name, &file_options(file, source)?, log, stores).await?;
+            OpenSource::File(Box::new(opened))
         }
         SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
     })

@@ -53,7 +53,7 @@ async fn run_query(
         Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
         ended => ended,
     };
-    let done = ended.as_ref().map_or_else(|_| query.summary(), |summary| summary);
+    let done = ended.as_ref().unwrap_or_else(|_| query.summary());
     report_summary(summary, &name, done)?;
     if done.dead_letters > 0 && letters_are_lost {
         tracing::warn!(

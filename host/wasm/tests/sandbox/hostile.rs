@@ -1,4 +1,5 @@
 //! Guests that loop, grow, overflow, trap and flood.
+#![allow(clippy::disallowed_methods, reason = "limits of time are measured")]
 
 use crate::guests::{ANSWER_AT, Guest, HOST};
 use crate::*;

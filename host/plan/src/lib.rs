@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | as written | [`PipelineFile`] | texts and where they stand |
 //! | resolved | [`LogicalPlan`] | names, types, functions |
-//! | checked | [`check`] | what may not run, and why |
+//! | checked | [`check()`] | what may not run, and why |
 //! | ready | [`PhysicalPlan`] | operators with stable names, native runs as DataFusion plans |
 //!
 //! Called by `pelton`; `operators` runs the last stage. This crate opens no file, reads no clock and processes no rows

@@ -1,7 +1,7 @@
 //! The resolved plan: every step with its name, its meaning and the schema of its result.
 //!
 //! The binary resolves a pipeline file once the source's schema and the plugins are known, then
-//! [`crate::check`]s the result and makes a [`crate::PhysicalPlan`] of it. Nothing here runs anything but `open` and
+//! [`crate::check()`]s the result and makes a [`crate::PhysicalPlan`] of it. Nothing here runs anything but `open` and
 //! `bind` of plugins, which is how their schemas are found.
 
 use crate::file::{

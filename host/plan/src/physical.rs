@@ -112,7 +112,7 @@ pub struct PluginTransform {
 }
 
 impl PhysicalPlan {
-    /// Makes the plan. It refuses with the first of [`crate::check`]'s refusals.
+    /// Makes the plan. It refuses with the first of [`crate::check()`]'s refusals.
     pub fn build(logical: &LogicalPlan) -> Result<Self> {
         if let Some(refusal) = crate::check(logical).first() {
             return Err(refusal.error(logical));

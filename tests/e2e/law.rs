@@ -15,7 +15,11 @@ const RULES: [(&str, &[&str], &str); 15] = [
     ("pelton-state", &["pelton-core"], "state stands on core alone"),
     ("pelton-wasm", &["pelton-core"], "wasm stands on core alone"),
     ("pelton-connectors", &["pelton-core"], "connectors stand on core alone"),
-    ("pelton-operators", &["pelton-core", "pelton-plan"], "operators stand on core and plan's expressions"),
+    (
+        "pelton-operators",
+        &["pelton-core", "pelton-plan", "pelton-state"],
+        "operators stand on core, plan's expressions and state's encoding of rows",
+    ),
     (
         "pelton-engine",
         &["pelton-core", "pelton-plan", "pelton-operators", "pelton-checkpoint"],

@@ -14,6 +14,9 @@ pub struct BatchInfo {
     pub time_ms: i64,
     /// The watermark it runs with: milliseconds since the Unix epoch. `None` if the query has none.
     pub watermark_ms: Option<i64>,
+    /// The watermark that judges late rows: that of the micro-batch before, as in Spark. (What is over is judged by
+    /// `watermark_ms`.)
+    pub late_watermark_ms: Option<i64>,
 }
 
 /// Where one call of user code stands: everything that may vary between calls is in here, so a rerun

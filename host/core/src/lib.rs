@@ -8,7 +8,7 @@
 //! | [`Source`] | `connectors` |
 //! | [`Sink`] | `connectors` |
 //! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`] | `wasm` |
-//! | [`Segment`] | `operators` |
+//! | [`Dataflow`] | `operators` |
 //! | [`StateStore`] | `state` |
 //! | [`FileManager`] | `checkpoint` |
 //! | [`Clock`] | `engine`, tests |
@@ -18,6 +18,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod dataflow;
 pub mod error;
 pub mod files;
 pub mod function;
@@ -35,6 +36,7 @@ pub mod types;
 
 pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
 pub use clock::{Clock, ManualClock};
+pub use dataflow::{Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, WatermarkInfo};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles};
 pub use function::{
@@ -48,4 +50,4 @@ pub use query::{MalformedPolicy, OutputMode, Trigger};
 pub use segment::{Segment, SegmentOutput};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
-pub use state::{StateOp, StateStore};
+pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};

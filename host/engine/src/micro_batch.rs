@@ -185,6 +185,7 @@ impl Query {
             batch_id: self.position.batch_id,
             time_ms: entry.batch_time_ms,
             watermark_ms: entry.watermark_ms,
+            late_watermark_ms: entry.watermark_ms,
         };
         BatchContext {
             info: Arc::new(info),

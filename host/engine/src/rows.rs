@@ -191,8 +191,13 @@ mod tests {
             counter.fetch_add(1, SeqCst);
             Ok(Box::new(Counted(n)) as Box<dyn Block>)
         });
-        let info =
-            BatchInfo { query_id: QueryId("q".into()), batch_id: BatchId(0), time_ms: 0, watermark_ms: None };
+        let info = BatchInfo {
+            query_id: QueryId("q".into()),
+            batch_id: BatchId(0),
+            time_ms: 0,
+            watermark_ms: None,
+            late_watermark_ms: None,
+        };
         let input = InputRows { index: 0, blocks: source.boxed(), segment: pass_through(int_schema()) };
         let rows = RowsOfBatch {
             info: Arc::new(info),

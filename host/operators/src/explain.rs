@@ -17,7 +17,7 @@ pub fn explain(plan: &PhysicalPlan) -> String {
         plan.required_columns.len(),
         plan.required_columns.join(", ")
     );
-    for step in &plan.steps {
+    for step in &plan.lanes[0].steps {
         step_lines(&mut out, step);
     }
     let _ = writeln!(out, "├─ result");
@@ -46,6 +46,7 @@ fn step_lines(out: &mut String, step: &PhysicalStep) {
                 let _ = writeln!(out, "│      {line}");
             }
         }
+        PhysicalStep::Watermark(_) | PhysicalStep::StaticJoin(_) => {}
         PhysicalStep::PluginFilter(filter) => {
             let _ = writeln!(out, "├─ {}", filter.operator);
             let _ = writeln!(

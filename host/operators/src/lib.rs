@@ -7,6 +7,8 @@ mod explain;
 mod native;
 mod plugins;
 mod segment;
+#[allow(dead_code, reason = "the operators come")]
+mod stateful;
 #[cfg(test)]
 mod tests;
 

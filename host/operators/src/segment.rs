@@ -27,14 +27,17 @@ impl StatelessSegment {
     /// `plan.required_columns` names.
     pub fn new(plan: &PhysicalPlan, input: &SchemaRef) -> Result<Self> {
         let mut schema = input.clone();
-        let mut steps = Vec::with_capacity(plan.steps.len());
-        for step in &plan.steps {
+        let mut steps = Vec::with_capacity(plan.lanes[0].steps.len());
+        for step in &plan.lanes[0].steps {
             let step = match step {
                 PhysicalStep::Native(run) => {
                     let runner = NativeRunner::new(run, &schema)?;
                     schema = runner.schema().clone();
                     let operator = run.operators.first().map_or("sql", String::as_str);
                     Step::Native(operator.into(), runner)
+                }
+                PhysicalStep::Watermark(_) | PhysicalStep::StaticJoin(_) => {
+                    return Err(Error::internal("a step that is not here yet"));
                 }
                 PhysicalStep::PluginFilter(filter) => Step::PluginFilter(FilterRunner::new(filter, &schema)?),
                 PhysicalStep::PluginTransform(transform) => {

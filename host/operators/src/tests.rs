@@ -27,6 +27,7 @@ fn info(batch_id: u64) -> BatchInfo {
         batch_id: BatchId(batch_id),
         time_ms: 1_767_225_600_123,
         watermark_ms: None,
+        late_watermark_ms: None,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod logical;
 pub mod physical;
 pub mod scope;
 mod sql;
+pub mod stateful;
 
 pub use check::{Refusal, RefusedBy, Rule, check};
 pub use file::PipelineFile;

@@ -5,6 +5,7 @@
 use crate::input::InputExec;
 use crate::logical::{FunctionRef, LogicalPlan, Operation};
 use crate::sql::{INPUT, Session};
+use crate::stateful::{Lane, Origin, StatefulNode, StaticJoin, Target, WatermarkStep};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -16,7 +17,7 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use pelton_core::{Error, OutputMode, Result, ScalarFunction, TransformFunction, Trigger};
+use pelton_core::{Error, OutputMode, Result, ScalarFunction, TransformFunction, Trigger, WatermarkInfo};
 use std::sync::Arc;
 
 /// A query made ready to run.
@@ -31,8 +32,12 @@ pub struct PhysicalPlan {
     pub source_schema: SchemaRef,
     /// The source's columns that are read, in the source's order. A source that gives only these is enough.
     pub required_columns: Vec<String>,
-    /// The operators in order.
-    pub steps: Vec<PhysicalStep>,
+    /// The ways of rows between sources, stateful operators and sink.
+    pub lanes: Vec<Lane>,
+    /// The stateful operators, upstream first.
+    pub nodes: Vec<StatefulNode>,
+    /// The query's watermarks.
+    pub watermarks: Vec<WatermarkInfo>,
     /// Schema of the rows that reach the sink.
     pub schema: SchemaRef,
     /// What goes to the sink.
@@ -53,6 +58,10 @@ pub enum PhysicalStep {
     PluginFilter(PluginFilter),
     /// A plugin's transform function.
     PluginTransform(PluginTransform),
+    /// Takes note of event times.
+    Watermark(WatermarkStep),
+    /// Joins with a static table.
+    StaticJoin(StaticJoin),
 }
 
 /// Consecutive SQL steps as one DataFusion plan.
@@ -158,7 +167,14 @@ impl PhysicalPlan {
             connector: logical.connector,
             source_schema: logical.source_schema.clone(),
             required_columns: required_columns(&steps, &logical.source_schema),
-            steps,
+            lanes: vec![Lane {
+                origin: Origin::Source(0),
+                steps,
+                target: Target::Sink,
+                schema: logical.schema().clone(),
+            }],
+            nodes: Vec::new(),
+            watermarks: Vec::new(),
             schema: logical.schema().clone(),
             output_mode: logical.output_mode,
             trigger: logical.trigger,

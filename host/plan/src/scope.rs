@@ -67,8 +67,13 @@ mod tests {
 
     #[test]
     fn calls_count_on_and_the_outer_scope_comes_back() {
-        let batch =
-            BatchInfo { query_id: QueryId("q".into()), batch_id: BatchId(3), time_ms: 5, watermark_ms: None };
+        let batch = BatchInfo {
+            query_id: QueryId("q".into()),
+            batch_id: BatchId(3),
+            time_ms: 5,
+            watermark_ms: None,
+            late_watermark_ms: None,
+        };
         let scope = EvaluationScope { batch: Arc::new(batch), operator: "sql".into(), partition: 1, call: 4 };
         let seen = |what: &str| call(what, |scope| Ok((scope.call, scope.batch.batch_id.0)));
         assert!(seen("now()").is_err());

@@ -4,5 +4,7 @@
 //! tests and runs without a checkpoint.
 
 mod memory;
+mod rows;
 
 pub use memory::MemoryStateStore;
+pub use rows::{EncodedRows, RowCodec};

@@ -44,7 +44,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let identity = plugin.transform("identity", columns(0)?.schema())?;
     let add = plugin.scalar("add", columns(0)?.schema())?;
     let query_id = QueryId("bench".to_owned());
-    let batch = BatchInfo { query_id, batch_id: BatchId(1), time_ms: 0, watermark_ms: None };
+    let batch =
+        BatchInfo { query_id, batch_id: BatchId(1), time_ms: 0, watermark_ms: None, late_watermark_ms: None };
     let scope = CallScope { batch: &batch, operator: "bench", partition: 0, call: 0 };
     println!("{:<10} {:>6} {:>12} {:>10}", "function", "rows", "µs a call", "ns a row");
     for rows in [16, 1024, 8192] {

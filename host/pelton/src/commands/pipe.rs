@@ -131,6 +131,7 @@ impl Pipe {
             batch_id: BatchId(self.batch),
             time_ms: SystemClock.now_ms(),
             watermark_ms: None,
+            late_watermark_ms: None,
         };
         self.batch += 1;
         let decoded = self.decoder.decode(&chunk.bytes, chunk.first_line)?;

@@ -43,6 +43,7 @@ fn batch_info(batch_id: u64) -> BatchInfo {
         batch_id: BatchId(batch_id),
         time_ms: 1_700_000_000_123,
         watermark_ms: None,
+        late_watermark_ms: None,
     }
 }
 

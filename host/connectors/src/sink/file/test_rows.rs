@@ -20,7 +20,13 @@ pub(crate) fn stream(batches: Vec<RecordBatch>) -> RowStream {
 
 pub(crate) fn batch_info(batch_id: u64) -> BatchInfo {
     let query_id = QueryId("query".into());
-    BatchInfo { query_id, batch_id: BatchId(batch_id), time_ms: 0, watermark_ms: None }
+    BatchInfo {
+        query_id,
+        batch_id: BatchId(batch_id),
+        time_ms: 0,
+        watermark_ms: None,
+        late_watermark_ms: None,
+    }
 }
 
 pub(crate) fn context(schema: SchemaRef, last_committed: Option<u64>) -> SinkContext {

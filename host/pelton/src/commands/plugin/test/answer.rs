@@ -86,6 +86,7 @@ fn batch_info(clock: &Clock) -> Result<BatchInfo, String> {
         batch_id: BatchId(clock.batch_id),
         time_ms: ms(&clock.processing_time)?.unwrap_or(0),
         watermark_ms: ms(&clock.watermark)?,
+        late_watermark_ms: ms(&clock.watermark)?,
     })
 }
 

@@ -1,0 +1,78 @@
+//! The inside of a stateful operator: what the dataflow asks of it, and nothing of how it is asked.
+//!
+//! Work is in two halves. [`Operator::prepare`] looks at rows alone: it finds keys, late rows and partial results, and
+//! splits everything by the shard of the state that it concerns. It runs many times at once. [`Operator::run`] then
+//! brings together all that concerns one shard with that shard's state; shards run side by side, and their rows are
+//! put together in the order of the shards, so that no thread count shows in the result.
+
+pub(crate) mod late;
+
+use arrow::array::RecordBatch;
+use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Where and when an operator works.
+pub(crate) struct NodeScope<'a> {
+    /// The micro-batch.
+    pub(crate) batch: &'a Arc<BatchInfo>,
+    /// The operator's stable name; its tables are called `name/…`.
+    pub(crate) name: &'a str,
+    /// The watermark that judges late rows, as this operator sees it. `None`: there is none.
+    pub(crate) late_ms: Option<i64>,
+    /// The watermark that says what is over, as this operator sees it.
+    pub(crate) watermark_ms: Option<i64>,
+    /// Late rows are to become dead letters.
+    pub(crate) keep_late_rows: bool,
+}
+
+/// What only the operator that made it can read.
+pub(crate) type Piece = Box<dyn Any + Send>;
+
+/// What [`Operator::prepare`] made of some rows of one port.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    /// The pieces with their shards, ascending, each shard at most once. An operator that works on the whole at once
+    /// uses shard 0 alone.
+    pub(crate) pieces: Vec<(usize, Piece)>,
+    /// Rows given up as late.
+    pub(crate) late_rows: u64,
+    /// The late rows, if they are kept.
+    pub(crate) dead_letters: Vec<DeadLetter>,
+}
+
+/// What [`Operator::run`] made of one shard.
+#[derive(Default)]
+pub(crate) struct ShardOutput {
+    /// Rows that go on, in order.
+    pub(crate) rows: Vec<RecordBatch>,
+    /// Rows of state written.
+    pub(crate) updated: u64,
+    /// Rows of state removed.
+    pub(crate) removed: u64,
+}
+
+/// A stateful operator.
+pub(crate) trait Operator: Send + Sync {
+    /// How many inputs it has.
+    fn ports(&self) -> usize {
+        1
+    }
+    /// The tables whose entries are the operator's rows of state.
+    fn counted_tables(&self, name: &str) -> Vec<String>;
+    /// The first half, over some rows of a port. Called in any order from any thread.
+    fn prepare(&self, scope: &NodeScope<'_>, port: usize, rows: &[RecordBatch]) -> Result<Prepared>;
+    /// The second half, for one shard: all its pieces, by port, in the order of the rows. Called for every shard in
+    /// every micro-batch, also without pieces: something may expire.
+    fn run(
+        &self,
+        scope: &NodeScope<'_>,
+        shard: usize,
+        pieces: Vec<Vec<Piece>>,
+        state: &mut dyn StateShard,
+    ) -> Result<ShardOutput>;
+    /// Whether a micro-batch without data can change anything when the operator's watermark moves.
+    fn watches_watermark(&self) -> bool;
+    /// What it waits for, for a person: `the watermark to pass the end of a window`.
+    fn waits_for(&self) -> String;
+}

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use pelton_core::OutputMode;
+pub use pelton_core::TableRows as VersionedRows;
 use std::sync::Arc;
 
 /// A way of rows through stateless steps.
@@ -283,19 +284,10 @@ pub struct StaticRelation {
     pub rows: Box<dyn Fn() -> pelton_core::Result<VersionedRows> + Send + Sync>,
 }
 
-/// The rows of a static relation at some moment.
-#[derive(Clone)]
-pub struct VersionedRows {
-    /// Grows when the rows change.
-    pub version: u64,
-    /// One batch, perhaps without rows.
-    pub rows: datafusion::arrow::array::RecordBatch,
-}
-
 /// Takes note of event times. Spark's `EventTimeWatermarkExec`; changes no row.
 pub struct WatermarkStep {
     /// Which of the plan's watermarks.
     pub index: usize,
-    /// The event-time column's position: a timestamp.
-    pub column: usize,
+    /// The event-time column's name: a timestamp.
+    pub column: String,
 }

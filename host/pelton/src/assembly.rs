@@ -1,13 +1,16 @@
 //! From a pipeline file to a query that is ready to run: the one place that knows every crate.
 //!
-//! Called by `run`, `check` and `explain`. Everything that can be refused is refused before a checkpoint is touched:
+//! Called by `run`, `check`, `explain` and `test`. Everything that can be refused is refused before a checkpoint is touched:
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
+mod given;
 mod plugins;
 mod sink;
 mod source;
 
+pub(crate) use given::{Given, GivenSource};
 pub(crate) use plugins::{Overrides, Plugins};
+pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;
 use pelton_checkpoint::files::open_url;
@@ -59,6 +62,7 @@ pub(crate) struct Assembly {
     host: PluginHost,
     stores: Stores,
     overrides: Overrides,
+    given: Option<Given>,
 }
 
 /// A pipeline that was understood and may run: its plan and what the plan stands on.
@@ -79,17 +83,29 @@ impl Assembly {
     /// `arguments` says which plugins to take from elsewhere.
     pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
         let overrides = Overrides::new(&arguments.plugins, files)?;
-        Ok(Self { host: crate::plugins::host()?, stores: Stores::new(std::env::vars()), overrides })
+        let stores = Stores::new(std::env::vars());
+        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None })
+    }
+
+    /// The queries' sources, sink, clock and checkpoint are these, whatever their files say.
+    pub(crate) fn with_given(mut self, given: Given) -> Self {
+        self.given = Some(given);
+        self
     }
 
     /// Everything that can be said of a pipeline without touching its checkpoint.
     pub(crate) async fn plan(&self, file: &PipelineFile, options: RunOptions) -> Result<Planned> {
-        checkpoint_files(file, options)?;
-        dead_letter_files(file)?;
+        if self.given.is_none() {
+            checkpoint_files(file, options)?;
+            dead_letter_files(file)?;
+        }
         let plugins = Plugins::load(&self.host, file, &self.overrides)?;
         let source = self.open_source(file, Arc::new(MemoryFiles::new())).await?;
         let plan = physical_plan(file, &plugins, &source)?;
-        let sink = sink::open(file, &plan)?;
+        let sink = match &self.given {
+            Some(given) => Arc::clone(&given.sink),
+            None => sink::open(file, &plan)?,
+        };
         if !sink.output_modes().contains(&plan.output_mode) {
             let modes: Vec<String> = sink.output_modes().iter().map(ToString::to_string).collect();
             return Err(Error::invalid(format!(
@@ -110,7 +126,7 @@ impl Assembly {
         planned: Planned,
         options: RunOptions,
     ) -> Result<QueryBuilder> {
-        let recovered = recover(file, options).await?;
+        let recovered = self.recover(file, options).await?;
         let (name, _) = file.source()?;
         let log = recovered.checkpoint().source_files(name);
         let source = self.open_source(file, log).await?;
@@ -133,7 +149,10 @@ impl Assembly {
         };
         let source = source.cut(columns.map(Vec::as_slice))?;
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
-        let dead_letters = dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str()));
+        let dead_letters = match &self.given {
+            Some(_) => None,
+            None => dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str())),
+        };
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let mut query = Query::builder(recovered)
@@ -182,9 +201,23 @@ impl Assembly {
         }
     }
 
+    /// Takes the checkpoint.
+    async fn recover(&self, file: &PipelineFile, options: RunOptions) -> Result<Recovered> {
+        let name = file.name.value.clone();
+        if let Some(given) = &self.given {
+            return given.start(name).recover().await;
+        }
+        let files = checkpoint_files(file, options)?.unwrap_or_else(|| Arc::new(MemoryFiles::new()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Start::new(name, files, clock).recover().await
+    }
+
     async fn open_source(&self, file: &PipelineFile, log: Arc<dyn FileManager>) -> Result<OpenSource> {
         let (name, spec) = file.source()?;
-        let opened = source::open(file, name, spec, log, &self.stores).await;
+        let opened = match &self.given {
+            Some(given) => given.source(file, name, spec).map(OpenSource::Given),
+            None => source::open(file, name, spec, log, &self.stores).await,
+        };
         opened.map_err(|error| error.context(format_args!("{}: source '{name}'", file.text().name())))
     }
 }
@@ -197,13 +230,6 @@ fn physical_plan(file: &PipelineFile, plugins: &Plugins, source: &OpenSource) ->
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, source: &dyn pelton_core::Source) -> Result<Logic> {
     let segment = StatelessSegment::new(plan, &source.schema())?;
     Ok(Logic { segments: vec![Arc::new(segment)], plugins: plugins.code() })
-}
-
-/// Takes the checkpoint.
-async fn recover(file: &PipelineFile, options: RunOptions) -> Result<Recovered> {
-    let files = checkpoint_files(file, options)?.unwrap_or_else(|| Arc::new(MemoryFiles::new()));
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    Start::new(file.name.value.clone(), files, clock).recover().await
 }
 
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,

@@ -1,5 +1,6 @@
 //! The sources of a pipeline file to core's `Source`.
 
+use super::given::GivenSource;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::decode::options::OptionMap;
 use pelton_connectors::source::Stores;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(crate) enum OpenSource {
     File(Box<FileSource>),
     Rate(RateSource),
+    Given(Box<dyn GivenSource>),
 }
 
 impl OpenSource {
@@ -22,6 +24,7 @@ impl OpenSource {
         match self {
             Self::File(source) => Arc::new(source.full_schema()),
             Self::Rate(source) => source.schema(),
+            Self::Given(source) => source.full_schema(),
         }
     }
 
@@ -31,6 +34,7 @@ impl OpenSource {
             (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
             (Self::File(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
+            (Self::Given(source), columns) => source.cut(columns)?,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The port to static tables: the side of a join that does not stream.
 
-use crate::Result;
+use crate::{BatchId, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
@@ -8,8 +8,8 @@ use arrow::datatypes::SchemaRef;
 pub trait Table: Send + Sync {
     /// Its columns.
     fn schema(&self) -> SchemaRef;
-    /// All its rows; blocks. What it gives within a micro-batch does not change.
-    fn rows(&self) -> Result<TableRows>;
+    /// All its rows as this micro-batch sees them; may block. Asked again within the micro-batch it gives the same.
+    fn rows(&self, batch_id: BatchId) -> Result<TableRows>;
 }
 
 /// The rows of a table at some moment.

@@ -14,7 +14,7 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::collect;
 use parking_lot::Mutex;
-use pelton_core::{Result, Table};
+use pelton_core::{BatchId, Result, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Compiler<'_> {
             known: Mutex::new(None),
         };
         let name = names.join(", ");
-        Ok(StaticRelation { name, schema, rows: Box::new(move || relation.rows()) })
+        Ok(StaticRelation { name, schema, rows: Box::new(move |batch_id| relation.rows(batch_id)) })
     }
 }
 
@@ -52,11 +52,11 @@ struct Relation {
 }
 
 impl Relation {
-    fn rows(&self) -> Result<VersionedRows> {
+    fn rows(&self, batch_id: BatchId) -> Result<VersionedRows> {
         let mut known = self.known.lock();
         let mut tables = BTreeMap::new();
         for (name, table) in &self.tables {
-            tables.insert(name.as_str(), table.rows()?);
+            tables.insert(name.as_str(), table.rows(batch_id)?);
         }
         let versions: Vec<u64> = tables.values().map(|rows| rows.version).collect();
         let version = match known.as_ref() {

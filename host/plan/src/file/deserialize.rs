@@ -18,7 +18,7 @@ pub(super) const SPANNED: &str = "$pelton::Spanned";
 
 /// What is wrong, and where.
 #[derive(Debug)]
-pub(super) struct ReadError {
+pub struct ReadError {
     pub(super) message: String,
     pub(super) span: Option<Span>,
 }

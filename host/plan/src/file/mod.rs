@@ -6,6 +6,7 @@
 
 mod declared;
 mod deserialize;
+mod document;
 mod events;
 mod location;
 mod node;
@@ -15,12 +16,13 @@ mod sinks;
 mod sources;
 mod values;
 
+pub use document::Document;
 pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
 };
 pub use location::SourceText;
-pub use node::Span;
+pub use node::{Node, Span};
 pub use reference::reference_markdown;
 pub use sinks::{ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, SinkSpec, Truncate};
 pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
@@ -314,14 +316,23 @@ impl PipelineFile {
     ///
     /// Every error is of kind `Invalid` and begins with `file:line:column`.
     pub fn read(text: &str, file_name: &str, sets: &[String]) -> Result<Self> {
-        let source = Arc::new(SourceText::new(file_name, text, sets));
-        let mut tree = node::Node::read(text).map_err(|(message, span)| source.error(span, message))?;
+        let source = SourceText::new(file_name, text, sets);
+        let tree = Node::read(text).map_err(|(message, span)| source.error(span, message))?;
+        Self::from_tree(tree, source, sets)
+    }
+
+    /// A pipeline that stands inside another document, whose text is `text`.
+    pub fn from_node(node: &Node, text: &SourceText, sets: &[String]) -> Result<Self> {
+        Self::from_tree(node.clone(), text.with_sets(sets), sets)
+    }
+
+    fn from_tree(mut tree: Node, source: SourceText, sets: &[String]) -> Result<Self> {
         for (index, set) in sets.iter().enumerate() {
             set::apply(&mut tree, set, index)?;
         }
         let mut file = Self::deserialize(&tree)
             .map_err(|error| source.error(error.span.unwrap_or_default(), error.message))?;
-        file.text = source;
+        file.text = Arc::new(source);
         file.check_time_zone()?;
         file.check_names()?;
         Ok(file)

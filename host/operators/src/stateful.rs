@@ -7,6 +7,7 @@
 
 pub(crate) mod dedup;
 pub(crate) mod event_time;
+pub(crate) mod join;
 pub(crate) mod keyed;
 pub(crate) mod late;
 pub(crate) mod layout;

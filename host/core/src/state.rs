@@ -33,6 +33,12 @@ pub trait StateStore: Send {
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit>;
     /// Forgets the changes since the last commit.
     fn rollback(&mut self) -> Result<()>;
+    /// Nobody will ask for the state of a micro-batch before `oldest` any more: what serves only them may go. A store
+    /// need not do it at once.
+    async fn retain(&mut self, oldest: BatchId) -> Result<()> {
+        let _ = oldest;
+        Ok(())
+    }
 }
 
 /// A part of the state. Keys are ordered by their bytes, so an operator that lays out its keys by time finds what

@@ -6,7 +6,6 @@ use pelton_checkpoint::files::LocalFiles;
 use pelton_core::{Error, FileManager, MemoryFiles, Result};
 use pelton_engine::testing::{MemorySource, RecordingSink, int_rows, int_schema, pass_through};
 use pelton_engine::{Logic, Progress, Query, Start, SystemClock};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -36,7 +35,7 @@ async fn measure(what: &str, files: Arc<dyn FileManager>, batches: usize, rows: 
     let start = Start::new("latency", files, Arc::new(SystemClock));
     let mut query = Query::builder(start.recover().await?)
         .input("memory", Arc::clone(&source) as _)
-        .logic(Logic { segments: vec![pass_through(int_schema())], plugins: BTreeMap::new() })
+        .logic(Logic::new(pass_through(int_schema())))
         .sink(Arc::new(RecordingSink::new()))
         .on_progress(move |progress| {
             if let Ok(mut told) = listener.lock() {

@@ -10,6 +10,7 @@
 //! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`] | `wasm` |
 //! | [`Dataflow`] | `operators` |
 //! | [`StateStore`] | `state` |
+//! | [`Table`] | `connectors` |
 //! | [`FileManager`] | `checkpoint` |
 //! | [`Clock`] | `engine`, tests |
 //!
@@ -31,6 +32,7 @@ pub mod source;
 pub mod spark_schema;
 pub mod state;
 pub mod suggest;
+pub mod table;
 pub mod types;
 
 pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
@@ -49,3 +51,4 @@ pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};
+pub use table::{Table, TableRows};

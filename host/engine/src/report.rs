@@ -43,7 +43,7 @@ impl Query {
                 query = self.checkpoint.metadata().query_name,
                 batch_id = %batch.info.batch_id,
                 rows = late - kept,
-                "late rows are dropped: their event time is behind the watermark; progress counts them all"
+                "late rows are dropped: they are behind the watermark; `on_late: dead_letter` would keep them"
             );
         }
     }

@@ -162,6 +162,10 @@ impl Checkpoint {
     pub fn sink_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::SINKS)
     }
+    /// The tree for the state store.
+    pub fn state_files(&self) -> Arc<dyn FileManager> {
+        self.files.subtree(layout::STATE)
+    }
     /// The tree for dead letters, if the pipeline names no other.
     pub fn dead_letter_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::DEAD_LETTERS)

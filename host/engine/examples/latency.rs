@@ -41,9 +41,9 @@ async fn measure(files: Arc<dyn FileManager>, stateful: bool, batches: usize, ro
     let listener = Arc::clone(&told);
     let what =
         format!("{}, {}", if stateful { "10 keys counted by second" } else { "stateless" }, files.url());
-    let start = Start::new("latency", Arc::clone(&files), Arc::new(SystemClock));
+    let start = Start::new("latency", files, Arc::new(SystemClock));
     let recovered = start.recover().await?;
-    let state = FileState::open(files.subtree("state"), recovered.state_commit()?).await?;
+    let state = FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?).await?;
     let builder = Query::builder(recovered);
     let builder = match stateful {
         true => builder.logic(Logic::new(Arc::new(WindowCounts::new(1000, &[1000])))).state(Box::new(state)),

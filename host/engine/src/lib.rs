@@ -3,7 +3,7 @@
 //! ```text
 //! Start { name, files, clock }.recover()        own the checkpoint, learn where to go on
 //!   → Query::builder(recovered)                 hand over the parts
-//!       .input(…).logic(…).state(…).sink(…)     state opened at recovered.state_commit(), for stateful queries
+//!       .input(…).logic(…).state(…).sink(…)     state: if stateful, opened at recovered.state_commit()
 //!       .build()                                they fit each other and the checkpoint
 //!         → query.run(&control)                 fire triggers; `micro_batch` is one turn
 //! ```

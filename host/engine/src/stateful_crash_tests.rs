@@ -48,10 +48,10 @@ impl World {
         let start = Start {
             query_id: Some(QueryId("q".into())),
             min_batches_to_retain: 2,
-            ..Start::new("q", Arc::clone(&files), Arc::clone(&self.clock) as Arc<dyn Clock>)
+            ..Start::new("q", files, Arc::clone(&self.clock) as Arc<dyn Clock>)
         };
         let recovered = start.recover().await?;
-        let state = FileState::open(files.subtree("state"), recovered.state_commit()?).await?;
+        let state = FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?).await?;
         let mut query = Query::builder(recovered)
             .input("events", Arc::new(self.source.reopen()))
             .logic(Logic::new(Arc::new(WindowCounts::new(10, &[15]).keep_late_rows())))

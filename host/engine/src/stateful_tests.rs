@@ -13,8 +13,8 @@ use crate::{Logic, Query, RunControl, Start};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_core::{
-    BatchId, BatchInfo, Dataflow, ErrorKind, FileManager, Gather, Interval, ManualClock, MemoryFiles,
-    OperatorInfo, Part, Result, Trigger, WatermarkInfo, WatermarkPolicy,
+    BatchId, BatchInfo, Dataflow, ErrorKind, Gather, Interval, ManualClock, MemoryFiles, OperatorInfo, Part,
+    Result, Trigger, WatermarkInfo, WatermarkPolicy,
 };
 use std::sync::Arc;
 
@@ -342,7 +342,8 @@ async fn processing_time_runs_the_one_without_data_at_its_next_trigger() {
 async fn query(trigger: Trigger, source: &MemorySource, files: &MemoryFiles, sink: &RecordingSink) -> Query {
     let start = Start::new("test", Arc::new(files.clone()), Arc::new(ManualClock::new(0)));
     let recovered = start.recover().await.unwrap();
-    let state = FileState::open(files.subtree("state"), recovered.state_commit().unwrap()).await.unwrap();
+    let state = FileState::open(recovered.checkpoint().state_files(), recovered.state_commit().unwrap());
+    let state = state.await.unwrap();
     Query::builder(recovered)
         .input("s0", Arc::new(source.reopen().additions_per_batch(1)))
         .logic(counts(1))

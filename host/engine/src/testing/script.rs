@@ -174,13 +174,11 @@ impl StreamTest {
             None => Arc::clone(&self.files),
         };
         let clock = Arc::clone(&self.clock);
-        let start = Start {
-            query_id: Some(QueryId("test-query".into())),
-            ..Start::new("test", Arc::clone(&files), clock)
-        };
+        let start =
+            Start { query_id: Some(QueryId("test-query".into())), ..Start::new("test", files, clock) };
         let recovered = start.recover().await?;
         let recorded = recovered.rerun_plugins().cloned();
-        let state = self.open_state(&recovered, files).await?;
+        let state = self.open_state(&recovered).await?;
         let progress = Arc::clone(&self.progress);
         let mut builder = Query::builder(recovered)
             .sink(Arc::new(self.sink.clone()))
@@ -204,15 +202,13 @@ impl StreamTest {
         Ok(())
     }
 
-    /// The state of the newest steps, if they have any; in the checkpoint's directory `state`.
-    async fn open_state(
-        &self,
-        recovered: &Recovered,
-        files: Arc<dyn FileManager>,
-    ) -> Result<Option<FileState>> {
+    /// The state of the newest steps, if they have any.
+    async fn open_state(&self, recovered: &Recovered) -> Result<Option<FileState>> {
         match self.logics.last() {
             Some(logic) if !logic.dataflow.operators().is_empty() => {
-                FileState::open(files.subtree("state"), recovered.state_commit()?).await.map(Some)
+                FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?)
+                    .await
+                    .map(Some)
             }
             _ => Ok(None),
         }

@@ -5,10 +5,12 @@
 //! brings together all that concerns one shard with that shard's state; shards run side by side, and their rows are
 //! put together in the order of the shards, so that no thread count shows in the result.
 
+pub(crate) mod aggregate;
 pub(crate) mod late;
 
 use arrow::array::RecordBatch;
-use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};
+use pelton_core::{BatchInfo, DeadLetter, Error, Result, StateShard};
+use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -75,4 +77,15 @@ pub(crate) trait Operator: Send + Sync {
     fn watches_watermark(&self) -> bool;
     /// What it waits for, for a person: `the watermark to pass the end of a window`.
     fn waits_for(&self) -> String;
+}
+
+/// Makes the operator of a node.
+pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {
+    match &node.operator {
+        StatefulOperator::Aggregate(aggregate) => aggregate::operator(node, aggregate),
+        StatefulOperator::Dedup(_) => Err(Error::internal("an operator that is not here yet")),
+        StatefulOperator::Join(_) => Err(Error::internal("an operator that is not here yet")),
+        StatefulOperator::Limit(_) => Err(Error::internal("an operator that is not here yet")),
+        StatefulOperator::Sort(_) => Err(Error::internal("an operator that is not here yet")),
+    }
 }

@@ -33,6 +33,11 @@ pub trait StateStore: Send {
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit>;
     /// Forgets the changes since the last commit.
     fn rollback(&mut self) -> Result<()>;
+    /// Deletes what no commit from this micro-batch on needs. A failure costs space and nothing else.
+    async fn retain(&mut self, oldest: BatchId) -> Result<()> {
+        let _ = oldest;
+        Ok(())
+    }
 }
 
 /// A part of the state. Keys are ordered by their bytes, so an operator that lays out its keys by time finds what

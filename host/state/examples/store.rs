@@ -6,7 +6,8 @@ use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
 use bytes::Bytes;
 use futures::executor::block_on;
-use pelton_core::{BatchId, FileManager, MemoryFiles, Result, StateCommit, StateOp, StateStore, shard_of};
+use pelton_core::files::MemoryFiles;
+use pelton_core::{BatchId, FileManager, Result, StateCommit, StateOp, StateStore, shard_of};
 use pelton_state::{CheckpointedStateStore, EncodedRows, RowCodec};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -41,7 +42,10 @@ async fn measure(keys: usize) -> Result<()> {
     println!("commit, new keys:  {:6.0} ns a key", commit * 1e9 / count);
     println!("files:             {:6} MB", size(&files).await? >> 20);
     let files_and_state = resident_bytes().saturating_sub(before);
-    println!("memory:            {:6} bytes a key", files_and_state.saturating_sub(size(&files).await?) / keys as u64);
+    println!(
+        "memory:            {:6} bytes a key",
+        files_and_state.saturating_sub(size(&files).await?) / keys as u64
+    );
     touch(&mut store, keys)?;
     for changed in [0, 100, 10_000] {
         last = small_batches(&mut store, &mut batch, keys, changed).await?.unwrap_or(last);

@@ -10,7 +10,7 @@
 
 use super::event_time::{EventTimes, micros, without_late_rows};
 use super::keyed::{Keys, gather};
-use super::layout::{Arena, NO_TIME, for_entries, through_time, time_bytes};
+use super::layout::{Arena, NO_TIME, for_entries, through_time};
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use datafusion::common::HashSet;
 use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
-use pelton_state::RowCodec;
+use pelton_state::{RowCodec, ordered_i64};
 use std::sync::Arc;
 
 /// See the module.
@@ -93,7 +93,7 @@ impl Dedup {
         for (source, row) in candidates {
             let (group, key) = ([source.keys.key_group(*row)], source.keys.get(*row));
             match self.expiry {
-                DedupExpiry::EventTime => arena.push(&[&time_bytes(source.times[*row]), &group, key]),
+                DedupExpiry::EventTime => arena.push(&[&ordered_i64(source.times[*row]), &group, key]),
                 _ => arena.push(&[&group, key]),
             }
         }
@@ -116,7 +116,7 @@ impl Dedup {
             let mut index =
                 Arena::with_capacity(kept.len(), kept.first().map_or(0, |(key, _)| key.len() + 8));
             for (key, time) in &kept {
-                let time = time_bytes(time.unwrap_or(NO_TIME));
+                let time = ordered_i64(time.unwrap_or(NO_TIME));
                 values.push(&[&time]);
                 index.push(&[&time, key]);
             }

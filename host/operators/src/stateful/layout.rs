@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use pelton_core::{Result, StateShard};
+use pelton_state::ordered_i64;
 
 /// Stands for "no time": after all times, so that no watermark reaches it.
 pub(crate) const NO_TIME: i64 = i64::MAX;
@@ -11,14 +12,9 @@ pub(crate) const NO_TIME: i64 = i64::MAX;
 /// How many entries are looked at in one go.
 const SCAN_ENTRIES: usize = 8192;
 
-/// Eight bytes that are ordered as the times are.
-pub(crate) fn time_bytes(micros: i64) -> [u8; 8] {
-    ((micros as u64) ^ (1 << 63)).to_be_bytes()
-}
-
 /// The end (excluded) of the keys that begin with a time `<= micros`. [`NO_TIME`] is never among them.
 pub(crate) fn through_time(micros: i64) -> [u8; 8] {
-    time_bytes(micros.saturating_add(1))
+    ordered_i64(micros.saturating_add(1))
 }
 
 /// The end (excluded) of the keys that begin with a prefix that has a byte less than 255.
@@ -91,13 +87,13 @@ mod tests {
     #[test]
     fn times_sort_as_bytes_and_no_watermark_reaches_the_rows_without_one() {
         let times = [i64::MIN, -1_000_001, -1, 0, 1, 1_767_225_600_000_000, i64::MAX - 1];
-        assert!(times.windows(2).all(|pair| time_bytes(pair[0]) < time_bytes(pair[1])));
+        assert!(times.windows(2).all(|pair| ordered_i64(pair[0]) < ordered_i64(pair[1])));
         for time in times {
-            assert!(time_bytes(time) < through_time(time));
-            assert!(through_time(time) <= time_bytes(time + 1));
-            assert!(time_bytes(NO_TIME) >= through_time(time));
+            assert!(ordered_i64(time) < through_time(time));
+            assert!(through_time(time) <= ordered_i64(time + 1));
+            assert!(ordered_i64(NO_TIME) >= through_time(time));
         }
-        assert!(time_bytes(NO_TIME) >= through_time(i64::MAX));
+        assert!(ordered_i64(NO_TIME) >= through_time(i64::MAX));
     }
 
     #[test]

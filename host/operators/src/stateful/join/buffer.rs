@@ -12,13 +12,13 @@
 use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
-use crate::stateful::layout::{Arena, NO_TIME, for_entries, prefix_end, through_time, time_bytes};
+use crate::stateful::layout::{Arena, NO_TIME, for_entries, prefix_end, through_time};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
-use pelton_state::{EncodedRows, RowCodec};
+use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 
 /// The buffer of a side.
 pub(super) struct Buffer {
@@ -85,7 +85,7 @@ impl Buffer {
     fn place(&self, source: &Source, row: usize, time: Option<&i64>, out: &mut Vec<u8>) {
         out.clear();
         if let JoinExpiry::Key(_) = self.expiry {
-            out.extend_from_slice(&time_bytes(time.copied().unwrap_or(NO_TIME)));
+            out.extend_from_slice(&ordered_i64(time.copied().unwrap_or(NO_TIME)));
         }
         let key = source.keys.get(row);
         out.push(source.keys.key_group(row));
@@ -132,7 +132,7 @@ impl Buffer {
             if let (JoinExpiry::Value { .. }, Some(time)) = (self.expiry, time)
                 && *time != NO_TIME
             {
-                times.push(&[&time_bytes(*time), &place, &batch, &number]);
+                times.push(&[&ordered_i64(*time), &place, &batch, &number]);
             }
         }
         let puts = keys.finish().into_iter().zip(values.finish());
@@ -164,7 +164,7 @@ impl Buffer {
             let times = crate::stateful::event_time::EventTimes::of(decoded.column(column.column))?;
             let mut keys = Arena::default();
             for (row, time) in rows.iter().filter_map(|row| times.get(*row).map(|time| (*row, time))) {
-                keys.push(&[&time_bytes(time), &stored.keys[row]]);
+                keys.push(&[&ordered_i64(time), &stored.keys[row]]);
             }
             let keys = keys.finish().into_iter().map(StateOp::Remove);
             state.apply(&self.time_table, keys.collect())?;

@@ -3,7 +3,7 @@
 //! Used by the operators that keep state; knows nothing of rows.
 
 use bytes::Bytes;
-use pelton_core::{Result, StateShard};
+use pelton_core::{Result, StateOp, StateShard};
 use pelton_state::ordered_i64;
 
 /// Stands for "no time": after all times, so that no watermark reaches it.
@@ -55,6 +55,39 @@ impl Arena {
     }
 }
 
+/// In which order byte strings sort. Work on the state is done in this order: neighbours are cheap.
+pub(crate) fn sorted_order(keys: &[Bytes]) -> Vec<u32> {
+    let start = |key: &[u8]| {
+        let mut start = [0; 16];
+        let length = key.len().min(16);
+        start[..length].copy_from_slice(&key[..length]);
+        u128::from_be_bytes(start)
+    };
+    let mut order: Vec<(u128, u32)> = keys.iter().map(|key| start(key)).zip(0..).collect();
+    // Equal keys stay in order.
+    order.sort_unstable_by(|(a, i), (b, j)| {
+        a.cmp(b).then_with(|| keys[*i as usize].cmp(&keys[*j as usize])).then(i.cmp(j))
+    });
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Entries to put, in the order of their keys.
+pub(crate) fn sorted_puts(keys: Vec<Bytes>, values: &[Bytes]) -> Vec<StateOp> {
+    let put = |at: u32| StateOp::Put(keys[at as usize].clone(), values[at as usize].clone());
+    sorted_order(&keys).into_iter().map(put).collect()
+}
+
+/// Keys to put without a value, in their order.
+pub(crate) fn sorted_marks(keys: &[Bytes]) -> Vec<StateOp> {
+    let put = |at: u32| StateOp::Put(keys[at as usize].clone(), Bytes::new());
+    sorted_order(keys).into_iter().map(put).collect()
+}
+
+/// Keys to remove, in their order.
+pub(crate) fn sorted_removals(keys: &[Bytes]) -> Vec<StateOp> {
+    sorted_order(keys).into_iter().map(|at| StateOp::Remove(keys[at as usize].clone())).collect()
+}
+
 /// Gives all entries of a key range to `body`, some at a time, in order; `body` may remove what it is given.
 pub(crate) fn for_entries(
     state: &mut dyn StateShard,
@@ -94,6 +127,13 @@ mod tests {
             assert!(ordered_i64(NO_TIME) >= through_time(time));
         }
         assert!(ordered_i64(NO_TIME) >= through_time(i64::MAX));
+    }
+
+    #[test]
+    fn keys_are_put_in_order() {
+        let long = [7u8; 16];
+        let keys = [&long[..], b"b", &[7; 18], b"", b"a\0", b"a", b"b"].map(Bytes::copy_from_slice);
+        assert_eq!(sorted_order(&keys), [3, 0, 2, 5, 4, 1, 6]);
     }
 
     #[test]

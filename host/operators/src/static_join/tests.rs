@@ -7,6 +7,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use pelton_core::BatchId;
 use pelton_core::types::parse_columns;
 use pelton_plan::json::{Nulls, row_json};
 use pelton_plan::stateful::{JoinKey, JoinKind, StaticJoin, StaticRelation, VersionedRows};
@@ -81,7 +82,7 @@ fn spec(case: &Case, rows: impl Fn() -> VersionedRows + Send + Sync + 'static) -
     }
     let column = || Arc::new(Column::new("k", 0)) as Expr;
     let key = || JoinKey { left: column(), right: column(), null_safe: case.null_safe };
-    let table = StaticRelation { name: "d".into(), schema: dimension(), rows: Box::new(move || Ok(rows())) };
+    let table = StaticRelation { name: "d".into(), schema: dimension(), rows: Box::new(move |_| Ok(rows())) };
     StaticJoin {
         operator: "join".into(),
         kind: case.kind,
@@ -97,7 +98,7 @@ fn spec(case: &Case, rows: impl Fn() -> VersionedRows + Send + Sync + 'static) -
 fn joined(case: &Case, rows: &RecordBatch) -> Vec<(i64, Option<String>)> {
     let table = VersionedRows { version: 1, rows: batch(&dimension(), &case.rows) };
     let runner = StaticJoinRunner::new(&spec(case, move || table.clone()), &stream()).expect("a join");
-    let out = runner.process(rows).expect("joins");
+    let out = runner.process(BatchId(1), rows).expect("joins");
     let rows = out.iter().flat_map(|rows| (0..rows.num_rows()).map(move |row| (rows, row)));
     let rows = rows.map(|(rows, row)| row_json(rows, row, Nulls::Written).expect("JSON"));
     rows.map(|row| (row["v"].as_i64().unwrap_or(-1), row["name"].as_str().map(str::to_owned))).collect()
@@ -206,7 +207,7 @@ fn a_table_is_indexed_again_when_its_version_changes() {
     let runner = StaticJoinRunner::new(&spec(&case(JoinKind::Inner), rows), &stream()).expect("a join");
     for at in [0u64, 0, 7] {
         version.store(at, Ordering::SeqCst);
-        let out = runner.process(&stream_rows()).expect("joins");
+        let out = runner.process(BatchId(at), &stream_rows()).expect("joins");
         let name = row_json(&out[0], 0, Nulls::Written).expect("JSON")["name"].clone();
         assert_eq!(name, json!(format!("version {at}")));
     }

@@ -10,6 +10,7 @@
 //! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`] | `wasm` |
 //! | [`Dataflow`] | `operators` |
 //! | [`StateStore`] | `state` |
+//! | [`Table`] | `connectors` |
 //! | [`FileManager`] | `checkpoint` |
 //! | [`Clock`] | `engine`, tests |
 //!
@@ -32,6 +33,7 @@ pub mod source;
 pub mod spark_schema;
 pub mod state;
 pub mod suggest;
+pub mod table;
 pub mod types;
 
 pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
@@ -51,3 +53,4 @@ pub use segment::{Segment, SegmentOutput};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};
+pub use table::{Table, TableRows};

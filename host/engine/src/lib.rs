@@ -29,6 +29,7 @@ pub use micro_batch::Turn;
 pub use progress::{Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
+pub use trigger::next_trigger_ms;
 
 #[cfg(test)]
 mod crash_tests;

@@ -7,7 +7,7 @@ use pelton_core::{ReadLimit, Trigger};
 /// The time of the trigger after the one that fired at `fired_ms`: the next multiple of the interval.
 /// A micro-batch that ends later than that is followed by the next at once, and what it missed is not made up.
 /// Spark's `ProcessingTimeExecutor.nextBatchTime`.
-pub(crate) fn next_trigger_ms(fired_ms: i64, interval_ms: i64) -> i64 {
+pub fn next_trigger_ms(fired_ms: i64, interval_ms: i64) -> i64 {
     match interval_ms {
         ..=0 => fired_ms,
         _ => (fired_ms.div_euclid(interval_ms) + 1).saturating_mul(interval_ms),

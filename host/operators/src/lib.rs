@@ -7,9 +7,12 @@
 mod dataflow;
 mod explain;
 mod native;
+mod pairs;
 mod plugins;
+mod scoped;
 mod segment;
 mod stateful;
+mod static_join;
 #[cfg(test)]
 mod tests;
 mod watermark;

@@ -4,10 +4,11 @@
 
 use crate::native::NativeRunner;
 use crate::plugins::{FilterRunner, TransformRunner};
+use crate::static_join::StaticJoinRunner;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, Segment, SegmentOutput, WatermarkInfo};
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, Segment, SegmentOutput};
 use pelton_plan::scope::{EvaluationScope, within};
 use pelton_plan::{PhysicalPlan, PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ enum Step {
     PluginFilter(FilterRunner),
     PluginTransform(TransformRunner),
     Watermark(EventTimes),
+    StaticJoin(Arc<str>, StaticJoinRunner),
 }
 
 /// What became of rows on a lane.
@@ -38,12 +40,7 @@ pub(crate) struct LaneOutput {
 impl LaneSteps {
     /// Binds the steps to rows of schema `input`, which may lack columns that no step reads. The rows that come out
     /// have the schema `wanted`.
-    pub(crate) fn new(
-        physical: &[PhysicalStep],
-        watermarks: &[WatermarkInfo],
-        input: &SchemaRef,
-        wanted: &SchemaRef,
-    ) -> Result<Self> {
+    pub(crate) fn new(physical: &[PhysicalStep], input: &SchemaRef, wanted: &SchemaRef) -> Result<Self> {
         let mut schema = input.clone();
         let mut steps = Vec::with_capacity(physical.len());
         for step in physical {
@@ -54,8 +51,12 @@ impl LaneSteps {
                     let operator = run.operators.first().map_or("sql", String::as_str);
                     Step::Native(operator.into(), runner)
                 }
-                PhysicalStep::Watermark(step) => Step::Watermark(EventTimes::new(step, watermarks, &schema)?),
-                PhysicalStep::StaticJoin(_) => return Err(Error::internal("a step that is not here yet")),
+                PhysicalStep::Watermark(step) => Step::Watermark(EventTimes::new(step, &schema)?),
+                PhysicalStep::StaticJoin(join) => {
+                    let runner = StaticJoinRunner::new(join, &schema)?;
+                    schema = runner.schema().clone();
+                    Step::StaticJoin(join.operator.as_str().into(), runner)
+                }
                 PhysicalStep::PluginFilter(filter) => Step::PluginFilter(FilterRunner::new(filter, &schema)?),
                 PhysicalStep::PluginTransform(transform) => {
                     let runner = TransformRunner::new(transform);
@@ -108,7 +109,7 @@ impl StatelessSegment {
     /// `plan.required_columns` names.
     pub fn new(plan: &PhysicalPlan, input: &SchemaRef) -> Result<Self> {
         let Some(lane) = plan.lanes.first() else { return Err(Error::internal("a plan without a lane")) };
-        LaneSteps::new(&lane.steps, &plan.watermarks, input, &plan.schema).map(Self)
+        LaneSteps::new(&lane.steps, input, &plan.schema).map(Self)
     }
 }
 
@@ -175,6 +176,11 @@ impl Part {
             }
             Step::Native(operator, runner) => {
                 let results = self.evaluate(at, operator, || runner.process(&rows))?;
+                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
+            }
+            Step::StaticJoin(operator, runner) => {
+                let batch_id = self.batch.batch_id;
+                let results = self.evaluate(at, operator, || runner.process(batch_id, &rows))?;
                 results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::PluginFilter(filter) => {

@@ -6,10 +6,17 @@
 //! put together in the order of the shards, so that no thread count shows in the result.
 
 pub(crate) mod aggregate;
+pub(crate) mod dedup;
+pub(crate) mod event_time;
+pub(crate) mod join;
+pub(crate) mod keyed;
 pub(crate) mod late;
+pub(crate) mod layout;
+pub(crate) mod limit;
+pub(crate) mod sort;
 
 use arrow::array::RecordBatch;
-use pelton_core::{BatchInfo, DeadLetter, Error, Result, StateShard};
+use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};
 use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
 use std::sync::Arc;
@@ -83,9 +90,9 @@ pub(crate) trait Operator: Send + Sync {
 pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {
     match &node.operator {
         StatefulOperator::Aggregate(aggregate) => aggregate::operator(node, aggregate),
-        StatefulOperator::Dedup(_) => Err(Error::internal("an operator that is not here yet")),
-        StatefulOperator::Join(_) => Err(Error::internal("an operator that is not here yet")),
-        StatefulOperator::Limit(_) => Err(Error::internal("an operator that is not here yet")),
-        StatefulOperator::Sort(_) => Err(Error::internal("an operator that is not here yet")),
+        StatefulOperator::Dedup(spec) => Ok(Box::new(dedup::Dedup::new(spec, node)?)),
+        StatefulOperator::Join(spec) => Ok(Box::new(join::StreamJoin::new(spec, node)?)),
+        StatefulOperator::Limit(spec) => Ok(Box::new(limit::Limit::new(spec, node)?)),
+        StatefulOperator::Sort(spec) => Ok(Box::new(sort::Sort::new(spec, node)?)),
     }
 }

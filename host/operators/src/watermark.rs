@@ -5,7 +5,7 @@
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, StructArray};
 use arrow::compute::{cast, max};
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType};
-use pelton_core::{Error, Result, WatermarkInfo};
+use pelton_core::{Error, Result};
 use pelton_plan::stateful::WatermarkStep;
 
 /// Microseconds in a millisecond.
@@ -18,18 +18,11 @@ pub(crate) struct EventTimes {
 }
 
 impl EventTimes {
-    /// The column's position is that of the plan unless the source gives fewer columns; then its name finds it.
-    pub(crate) fn new(step: &WatermarkStep, watermarks: &[WatermarkInfo], input: &SchemaRef) -> Result<Self> {
-        let Some(info) = watermarks.get(step.index) else {
-            return Err(Error::internal(format!("a watermark {} that the plan does not have", step.index)));
-        };
-        let there = input.fields().get(step.column).is_some_and(|field| *field.name() == info.column);
-        let column = match there {
-            true => step.column,
-            false => input.index_of(&info.column).map_err(|_| {
-                Error::internal(format!("the event-time column '{}' is not in the input", info.column))
-            })?,
-        };
+    /// Finds the column in rows of schema `input`.
+    pub(crate) fn new(step: &WatermarkStep, input: &SchemaRef) -> Result<Self> {
+        let column = input.index_of(&step.column).map_err(|_| {
+            Error::internal(format!("the event-time column '{}' is not in the input", step.column))
+        })?;
         Ok(Self { watermark: step.index, column })
     }
 

@@ -52,6 +52,8 @@ pub(crate) enum Command {
   pelton explain pipeline.yaml
   pelton explain pipeline.yaml --set sink.connector=console")]
     Explain(PipelineArgs),
+    /// Run test scripts: add rows to a pipeline, expect rows per micro-batch
+    Test(ScriptArgs),
     /// Send JSON lines from stdin through plugin functions to stdout
     Pipe(PipeArgs),
     /// Start, build, describe and test plugins
@@ -117,6 +119,39 @@ pub(crate) struct RunArgs {
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+}
+
+/// Which scripts to run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton test tests/*.yaml
+  pelton test windows.yaml --print json
+  pelton test tests/*.yaml --filter windows --set output_mode=update
+
+Exit codes: 0 all as expected, 1 something was not, 2 a script is wrong. docs/testing.md explains the scripts.")]
+pub(crate) struct ScriptArgs {
+    /// Scripts (YAML or JSON)
+    #[arg(required = true, value_name = "SCRIPT", value_hint = ValueHint::FilePath)]
+    pub(crate) scripts: Vec<PathBuf>,
+    /// Run only the scripts whose path contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+    /// Print every micro-batch that ran as a line of JSON, instead of a line a script
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) print: Option<ScriptPrint>,
+    /// Set a value of the pipelines: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Take a plugin from another file than the pipelines say
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
+    pub(crate) plugins: Vec<(String, String)>,
+}
+
+/// What `test` prints on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScriptPrint {
+    /// A line of JSON a micro-batch
+    Json,
 }
 
 /// How something is reported on stderr.

@@ -7,6 +7,7 @@ pub(crate) mod pipe;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod test;
 
 use pelton_core::{Error, Result};
 use std::io::Write;

@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         Command::Run(arguments) => {
             return commands::run::run(&arguments).unwrap_or_else(|error| report::exit_code(Err(error)));
         }
+        Command::Test(arguments) => {
+            return commands::test::run(&arguments).unwrap_or_else(|error| report::exit_code(Err(error)));
+        }
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Pipe(arguments) => commands::pipe::run(&arguments),

@@ -10,6 +10,7 @@ use url::Url;
 
 /// Opens object stores and keeps them open.
 #[derive(Debug, Default)]
+#[derive(Clone)]
 pub struct Stores {
     settings: Vec<(String, String)>,
     open: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>,

@@ -1,11 +1,12 @@
 //! The sources of a pipeline file to core's `Source`.
 
+use super::given::GivenSource;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::decode::options::OptionMap;
 use pelton_connectors::source::Stores;
 use pelton_connectors::source::file::{FileFormat, FileSource, FileSourceOptions};
 use pelton_connectors::source::rate::{RateSource, RateSourceOptions};
-use pelton_core::{FileManager, Result, Source};
+use pelton_core::{Error, FileManager, Result, Source};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::{self as spec, SourceSpec};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(crate) enum OpenSource {
     File(Box<FileSource>),
     Rate(RateSource),
+    Given(Box<dyn GivenSource>),
 }
 
 impl OpenSource {
@@ -22,6 +24,7 @@ impl OpenSource {
         match self {
             Self::File(source) => Arc::new(source.full_schema()),
             Self::Rate(source) => source.schema(),
+            Self::Given(source) => source.full_schema(),
         }
     }
 
@@ -31,6 +34,7 @@ impl OpenSource {
             (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
             (Self::File(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
+            (Self::Given(source), columns) => source.cut(columns)?,
         })
     }
 }
@@ -48,17 +52,26 @@ pub(crate) async fn open(
             let opened = FileSource::open(name, &file_options(file, source)?, log, stores).await?;
             OpenSource::File(Box::new(opened))
         }
+        SourceSpec::Memory(_) => {
+            return Err(Error::invalid("a memory source has rows in `pelton test` only")
+                .hint("give the source another connector, or run the pipeline from a test script"));
+        }
         SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
     })
 }
 
-fn file_options(file: &PipelineFile, source: &spec::FileSource) -> Result<FileSourceOptions> {
-    let format = match source.format {
+/// The formats of files, as the connectors call them.
+pub(super) fn file_format(format: spec::Format) -> FileFormat {
+    match format {
         spec::Format::Json => FileFormat::Json,
         spec::Format::Csv => FileFormat::Csv,
         spec::Format::Parquet => FileFormat::Parquet,
         spec::Format::Text => FileFormat::Text,
-    };
+    }
+}
+
+fn file_options(file: &PipelineFile, source: &spec::FileSource) -> Result<FileSourceOptions> {
+    let format = file_format(source.format);
     let schema =
         source.schema.as_ref().map(|schema| schema.schema(file.text(), file.time_zone())).transpose()?;
     let default = FileSourceOptions::new([source.path.value.clone()], format);

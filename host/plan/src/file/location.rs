@@ -18,6 +18,11 @@ impl SourceText {
         Self { name: name.to_owned(), text: text.to_owned(), sets: sets.to_vec() }
     }
 
+    /// The same text with these `--set`s.
+    pub(super) fn with_sets(&self, sets: &[String]) -> Self {
+        Self::new(&self.name, &self.text, sets)
+    }
+
     /// The file's name as it was given.
     pub fn name(&self) -> &str {
         &self.name

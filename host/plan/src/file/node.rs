@@ -1,6 +1,6 @@
-//! A pipeline file as a tree in which every value knows where it stands.
+//! A pipeline file, or another document written like one, as a tree in which every value knows where it stands.
 //!
-//! [`super::PipelineFile::read`] calls it; what the keys mean is none of its business.
+//! [`super::PipelineFile::read`] and [`super::Document::read`] call it; what the keys mean is none of its business.
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Span {
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub struct Node {
     pub(super) span: Span,
     pub(super) value: Value,
 }
@@ -54,8 +54,13 @@ impl Node {
         })
     }
 
+    /// Where it stands.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
     /// What the value is called in messages.
-    pub(super) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
             Value::Bool(_) => "true or false",
@@ -66,8 +71,54 @@ impl Node {
         }
     }
 
+    /// Its text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Its items, if it is a list.
+    pub fn items(&self) -> Option<&[Self]> {
+        match &self.value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Its keys in the order of the file, each with its place and its value, if it is a map.
+    pub fn entries(&self) -> Option<impl Iterator<Item = (&str, Span, &Self)>> {
+        match &self.value {
+            Value::Map(entries) => {
+                Some(entries.iter().map(|(key, node)| (key.text.as_str(), key.span, node)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same as JSON. Numbers that JSON cannot hold are text, as in rows: `"NaN"`, `"Infinity"`.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Int(value) => Json::from(*value),
+            Value::Float(value) => match serde_json::Number::from_f64(*value) {
+                Some(number) => Json::Number(number),
+                None if value.is_nan() => Json::from("NaN"),
+                None => Json::from(if *value > 0.0 { "Infinity" } else { "-Infinity" }),
+            },
+            Value::Text(text) => Json::from(text.as_str()),
+            Value::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
+            Value::Map(entries) => {
+                Json::Object(entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect())
+            }
+        }
+    }
+
     /// The value of a key, if this is a map that has it.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|(k, _)| k.text == key).map(|(_, v)| v),
             _ => None,

@@ -3,7 +3,7 @@
 use super::planner::{SparkPlanner, SparkTypes};
 use crate::functions;
 use crate::input::InputTable;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::datasource::provider_as_source;
@@ -15,7 +15,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion_spark::SessionStateBuilderSpark;
-use pelton_core::{FunctionKind, Plugin};
+use pelton_core::suggest::did_you_mean;
+use pelton_core::{Error, FunctionKind, Plugin};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -27,6 +28,41 @@ pub type Plugins = BTreeMap<String, Arc<dyn Plugin>>;
 
 /// Name of the table that a step reads.
 pub(crate) const INPUT: &str = "input";
+
+/// The tables that a step may read, by name: `input` is the step before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Relations(Vec<(String, SchemaRef)>);
+
+impl Relations {
+    /// Adds a table, or replaces the one of that name.
+    pub(crate) fn set(&mut self, name: &str, schema: SchemaRef) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some(relation) => relation.1 = schema,
+            None => self.0.push((name.to_owned(), schema)),
+        }
+    }
+
+    /// The schema of a table.
+    pub(crate) fn get(&self, name: &str) -> Option<&SchemaRef> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
+    }
+
+    /// The names of all tables.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// All columns of all tables, for messages; of columns with one name the first.
+    pub(crate) fn columns(&self) -> Schema {
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for field in self.0.iter().flat_map(|(_, schema)| schema.fields()) {
+            if !fields.iter().any(|known| known.name() == field.name()) {
+                fields.push(field.clone());
+            }
+        }
+        Schema::new(fields)
+    }
+}
 
 /// Plans and optimises for one query.
 pub(crate) struct Session {
@@ -81,9 +117,9 @@ impl Session {
         &self.state
     }
 
-    /// A view of the session in which `input` has this schema.
-    pub(crate) fn over(&self, input: SchemaRef) -> Tables<'_> {
-        Tables { session: self, input }
+    /// A view of the session in which these tables exist.
+    pub(crate) fn over<'a>(&'a self, relations: &'a Relations) -> Tables<'a> {
+        Tables { session: self, relations }
     }
 
     /// The plugin and function that `name` (`plugin.function`) names, if it names a scalar function.
@@ -153,15 +189,20 @@ fn config(time_zone: &str) -> SessionConfig {
 /// What names mean while one step is planned.
 pub(crate) struct Tables<'a> {
     session: &'a Session,
-    input: SchemaRef,
+    relations: &'a Relations,
 }
 
 impl ContextProvider for Tables<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
-        if name.table() == INPUT && name.schema().is_none() {
-            return Ok(provider_as_source(Arc::new(InputTable::new(self.input.clone()))));
+        match self.relations.get(name.table()).filter(|_| name.schema().is_none()) {
+            Some(schema) => Ok(provider_as_source(Arc::new(InputTable::new(schema.clone())))),
+            None => {
+                let known = self.relations.names();
+                let near = did_you_mean(name.table(), known.iter().copied());
+                let what = format!("there is no table '{name}'{near}; here are {}", known.join(", "));
+                Err(DataFusionError::External(Box::new(Error::invalid(what))))
+            }
         }
-        Err(DataFusionError::Plan(format!("there is no table '{name}'; a step reads the table 'input'")))
     }
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.session.planners

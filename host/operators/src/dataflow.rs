@@ -132,7 +132,7 @@ impl LaneRunner {
         let (Some(input), Some(wanted)) = (input, wanted) else {
             return Err(Error::internal("a lane from or to what is not in the plan"));
         };
-        let steps = LaneSteps::new(&lane.steps, &plan.watermarks, input, wanted)?;
+        let steps = LaneSteps::new(&lane.steps, input, wanted)?;
         Ok(Self { origin: lane.origin, target: lane.target, steps })
     }
 }

@@ -14,6 +14,8 @@ pub(crate) mod late;
 pub(crate) mod layout;
 pub(crate) mod limit;
 pub(crate) mod sort;
+#[cfg(test)]
+mod tests;
 
 use arrow::array::RecordBatch;
 use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};

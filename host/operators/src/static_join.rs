@@ -4,6 +4,8 @@
 //! come out are in the order of the stream's rows, those of one row in the order of the table's. Never reads a file.
 
 mod index;
+#[cfg(test)]
+mod tests;
 
 use crate::pairs::{PairCondition, types, values};
 use crate::stateful::keyed::Keys;
@@ -120,7 +122,7 @@ impl StaticJoinRunner {
         &self.schema
     }
 
-    /// What comes out for some rows of the stream in a micro-batch.
+    /// What comes out for some rows of the stream, with the table as the micro-batch sees it.
     pub(crate) fn process(&self, batch_id: BatchId, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
         let index = self.index(batch_id)?;
         let columns = values(&self.sides.stream, rows)?;

@@ -1,4 +1,4 @@
-//! The stateless steps of a lane, and core's `Segment` over the one lane of a query without stateful operators.
+//! The stateless steps of a lane.
 //!
 //! `dataflow` runs lanes; many threads at once, every call on its own. Nothing here keeps anything between calls.
 
@@ -8,16 +8,15 @@ use crate::static_join::StaticJoinRunner;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, Segment, SegmentOutput};
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result};
 use pelton_plan::scope::{EvaluationScope, within};
-use pelton_plan::{PhysicalPlan, PhysicalStep, ROWS_PER_BATCH_MAX};
+use pelton_plan::{PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
 
 /// The stateless steps of a lane, in order.
 pub(crate) struct LaneSteps {
     steps: Vec<Step>,
     columns: Option<Vec<usize>>,
-    schema: SchemaRef,
 }
 
 enum Step {
@@ -67,12 +66,7 @@ impl LaneSteps {
             steps.push(step);
         }
         let columns = reordered(&schema, wanted)?;
-        Ok(Self { steps, columns, schema: wanted.clone() })
-    }
-
-    /// Schema of the rows that come out.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
+        Ok(Self { steps, columns })
     }
 
     /// Takes rows through the steps. `watermarks` is how many the query has.
@@ -98,29 +92,6 @@ impl LaneSteps {
             out = out.iter().map(|rows| rows.project(columns)).collect::<Result<_, _>>()?;
         }
         Ok(LaneOutput { rows: out, dead_letters: part.letters, event_times: part.event_times })
-    }
-}
-
-/// The stateless steps of a query without stateful operators.
-pub struct StatelessSegment(LaneSteps);
-
-impl StatelessSegment {
-    /// `input` is the schema of the batches that the source really gives: all of its columns, or those that
-    /// `plan.required_columns` names.
-    pub fn new(plan: &PhysicalPlan, input: &SchemaRef) -> Result<Self> {
-        let Some(lane) = plan.lanes.first() else { return Err(Error::internal("a plan without a lane")) };
-        LaneSteps::new(&lane.steps, input, &plan.schema).map(Self)
-    }
-}
-
-impl Segment for StatelessSegment {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema().clone()
-    }
-
-    fn process(&self, batch: &BatchInfo, partition: u64, rows: Vec<RecordBatch>) -> Result<SegmentOutput> {
-        let output = self.0.process(&Arc::new(batch.clone()), partition, 0, rows)?;
-        Ok(SegmentOutput { batches: output.rows, dead_letters: output.dead_letters })
     }
 }
 

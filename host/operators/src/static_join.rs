@@ -120,7 +120,7 @@ impl StaticJoinRunner {
         &self.schema
     }
 
-    /// What comes out for some rows of the stream, with the table as the micro-batch sees it.
+    /// What comes out for some rows of the stream in a micro-batch.
     pub(crate) fn process(&self, batch_id: BatchId, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
         let index = self.index(batch_id)?;
         let columns = values(&self.sides.stream, rows)?;

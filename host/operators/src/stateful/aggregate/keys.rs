@@ -14,7 +14,7 @@ use super::calls::evaluate;
 use super::window::Windows;
 use crate::stateful::NodeScope;
 use crate::stateful::late::{LateRow, letters};
-use crate::stateful::layout::{NO_TIME, time_bytes};
+use crate::stateful::layout::NO_TIME;
 use crate::watermark::{floor_ms, micros};
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
@@ -26,7 +26,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use pelton_core::{DeadLetter, Error, Result};
 use pelton_plan::evaluation_error;
 use pelton_plan::stateful::{Aggregate, EventTimeKey, GroupKey, TimeWindow};
-use pelton_state::{EncodedRows, RowCodec};
+use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::sync::Arc;
 
 type Times = PrimitiveArray<TimestampMicrosecondType>;
@@ -221,9 +221,9 @@ impl Keys {
         let from = into.len();
         into.extend_from_slice(key);
         if self.time == Some(Time::Window) {
-            into[from..from + 8].copy_from_slice(&time_bytes(windows.end_of(start)));
+            into[from..from + 8].copy_from_slice(&ordered_i64(windows.end_of(start)));
         }
-        into[from + 9..from + 17].copy_from_slice(&time_bytes(start));
+        into[from + 9..from + 17].copy_from_slice(&ordered_i64(start));
     }
 
     /// The start of a key's window or pane. Only if there is a window.
@@ -298,13 +298,13 @@ impl EncodedKeys {
     pub(super) fn write(&self, row: usize, into: &mut Vec<u8>) {
         let start = self.starts.as_ref().map(|starts| starts.value(row));
         if let (Some(windows), Some(start)) = (&self.ends, start) {
-            into.extend(time_bytes(windows.end_of(start)));
+            into.extend(ordered_i64(windows.end_of(start)));
         } else if let Some(times) = &self.times {
-            into.extend(time_bytes(if times.is_valid(row) { times.value(row) } else { NO_TIME }));
+            into.extend(ordered_i64(if times.is_valid(row) { times.value(row) } else { NO_TIME }));
         }
         into.push(self.key_group(row));
         if let Some(start) = start {
-            into.extend(time_bytes(start));
+            into.extend(ordered_i64(start));
         }
         if let Some(keys) = &self.encoded {
             into.extend_from_slice(keys.get(row));

@@ -7,12 +7,13 @@ use crate::stateful::ShardOutput;
 use crate::stateful::aggregate::calls::pick;
 use crate::stateful::aggregate::groups::{byte_groups, distinct_keys};
 use crate::stateful::aggregate::keys::time_at;
-use crate::stateful::layout::{for_entries, through_time, time_bytes};
+use crate::stateful::layout::{for_entries, through_time};
 use arrow::array::{Array, ArrayRef, BinaryArray};
 use arrow::compute::concat;
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
 use pelton_plan::evaluation_error;
+use pelton_state::ordered_i64;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -190,7 +191,7 @@ fn left(key: &[u8], sessions: &[Stored<'_>]) -> Result<StateOp> {
 }
 
 fn end_key(key: &[u8], start: i64, end: i64) -> Bytes {
-    Bytes::from([&time_bytes(end)[..], &time_bytes(start), key].concat())
+    Bytes::from([&ordered_i64(end)[..], &ordered_i64(start), key].concat())
 }
 
 /// All keys of the parts, each once, and for every part where its keys are among them.

@@ -65,7 +65,7 @@ pub(super) fn pipeline(case: &Value, query: &Value, name: &str) -> Result<Value>
         "output_mode": query["output_mode"],
     });
     if let Some(tables) = input["static"].as_object().filter(|tables| !tables.is_empty()) {
-        let table = |table: &Value| Ok(json!({"schema": schema(table)?, "rows": table["rows"]}));
+        let table = |table: &Value| anyhow::Ok(json!({"schema": schema(table)?, "rows": table["rows"]}));
         let tables = tables.iter().map(|(name, value)| Ok((name.clone(), table(value)?)));
         pipeline["tables"] = Value::Object(tables.collect::<Result<_>>()?);
     }

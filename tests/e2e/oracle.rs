@@ -2,6 +2,7 @@
 //! same rows, watermarks, late rows and state, and what Spark refuses is refused.
 
 mod case;
+mod changes;
 mod compare;
 mod known;
 mod matrix;
@@ -10,19 +11,25 @@ mod run;
 mod translate;
 
 use anyhow::{Context, Result, ensure};
+use case::Case;
 use translate::Disturbance;
 
-/// Every case of a group; all that differs is told at once.
+/// Every case of a group.
 fn answers_as_spark(group: &str, disturbance: Disturbance) -> Result<()> {
     let cases = case::group(group)?;
     ensure!(!cases.is_empty(), "no cases in {group}");
+    all_answer_as_spark(&cases, disturbance)
+}
+
+/// All that differs is told at once.
+fn all_answer_as_spark(cases: &[Case], disturbance: Disturbance) -> Result<()> {
     let scripts = cases.iter().map(|case| {
         let script = translate::script(case, disturbance).with_context(|| case.id.clone())?;
         Ok((case.id.clone(), script))
     });
     let printed = run::scripts(&scripts.collect::<Result<Vec<_>>>()?)?;
     let mut wrong = Vec::new();
-    for case in &cases {
+    for case in cases {
         let found = printed.get(&case.id).context("a script that did not run")?;
         let differences = known::unmeant(&case.id, compare::differences(case, found));
         if !differences.is_empty() {

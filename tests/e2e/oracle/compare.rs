@@ -31,21 +31,22 @@ pub(super) fn differences(case: &Case, printed: &[Value]) -> Vec<String> {
 
 /// A case that ends in an error must do so here, in the same phase or an earlier one.
 fn failure_differs(case: &Case, printed: &[Value]) -> Vec<String> {
-    let meant = |line: &&Value| {
-        !line["error"]["message"].as_str().unwrap_or_default().contains("the script makes the sink fail")
-    };
+    let meant = |line: &&Value| !first_line(line).contains("the script makes the sink fail");
     let failure = printed.iter().filter(|line| line["batch_id"].is_null()).find(meant);
     match (case.value["error"].is_object(), failure) {
-        (false, Some(line)) => vec![format!(
-            "it fails: {}",
-            line["error"]["message"].as_str().map_or_else(|| line.to_string(), str::to_owned)
-        )],
+        (false, Some(line)) => vec![format!("it fails: {}", first_line(line))],
         (true, None) => vec![format!("Spark refuses it: {}", case.value["error"]["message"])],
         (true, Some(line)) if line["error"]["kind"] == "internal" => {
             vec![format!("it fails by a fault: {line}")]
         }
         _ => Vec::new(),
     }
+}
+
+/// An error's message without the line of the script that it shows.
+pub(super) fn first_line(line: &Value) -> String {
+    let message = line["error"]["message"].as_str().map_or_else(|| line.to_string(), str::to_owned);
+    message.lines().next().unwrap_or_default().to_owned()
 }
 
 /// What counts in a case.

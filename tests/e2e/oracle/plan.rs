@@ -72,9 +72,32 @@ fn sql(plan: &Value) -> Result<String> {
     })
 }
 
+/// The watermarks that a plan declares below a join or a union, where no step can: they belong to the sources.
+pub(super) fn watermarks(plan: &Value) -> Vec<(String, Value)> {
+    match text(plan, "op") {
+        "join" => ["left", "right"].into_iter().flat_map(|side| declared(&plan[side])).collect(),
+        "union" => list(plan, "inputs").flat_map(declared).collect(),
+        _ if plan["input"].is_object() => watermarks(&plan["input"]),
+        _ => Vec::new(),
+    }
+}
+
+fn declared(plan: &Value) -> Vec<(String, Value)> {
+    match (text(plan, "op"), text(&plan["input"], "op")) {
+        ("with_watermark", "source") => {
+            let watermark = json!({"column": plan["column"], "delay": plan["delay"]});
+            vec![(text(&plan["input"], "stream").to_owned(), watermark)]
+        }
+        ("join" | "union", _) => watermarks(plan),
+        _ if plan["input"].is_object() => declared(&plan["input"]),
+        _ => Vec::new(),
+    }
+}
+
 /// A plan behind FROM.
 fn side(plan: &Value) -> Result<String> {
     Ok(match text(plan, "op") {
+        "with_watermark" => side(&plan["input"])?,
         "source" => text(plan, "stream").to_owned(),
         "table" => text(plan, "table").to_owned(),
         _ => format!("({})", sql(plan)?),

@@ -69,6 +69,11 @@ pub(super) fn pipeline(case: &Value, query: &Value, name: &str) -> Result<Value>
         let tables = tables.iter().map(|(name, value)| Ok((name.clone(), table(value)?)));
         pipeline["tables"] = Value::Object(tables.collect::<Result<_>>()?);
     }
+    if query["sql"].is_null() {
+        for (source, watermark) in plan::watermarks(&query["plan"]) {
+            pipeline["sources"][source]["watermark"] = watermark;
+        }
+    }
     conf(&case["conf"], &mut pipeline)?;
     if case["trigger"] == "available_now" {
         pipeline["trigger"] = json!("available_now");
@@ -133,6 +138,9 @@ fn actions(step: &Value) -> Result<Vec<Value>> {
         let mut set = json!({});
         conf(&step["set_conf"], &mut set)?;
         change["set"] = set;
+        if step["pipeline"].is_object() {
+            change["pipeline"] = step["pipeline"].clone();
+        }
         actions.push(json!({"restart": change}));
     }
     let added = match step["add_backlog"].is_object() {

@@ -58,6 +58,11 @@ macro_rules! groups {
             }
 
             #[test]
+            fn answers_the_same_if_every_row_is_worked_on_alone() -> Result<()> {
+                answers_as_spark($group, Disturbance::Scattered)
+            }
+
+            #[test]
             fn answers_the_same_with_a_restart_between_all_steps() -> Result<()> {
                 answers_as_spark($group, Disturbance::Restarts)
             }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 pub(super) enum Disturbance {
     /// Nothing.
     None,
+    /// Every row is a block of its own, on whatever thread is free.
+    Scattered,
     /// It is stopped and started between all steps.
     Restarts,
     /// The sink fails in every micro-batch, before it has the rows; each time the query is started again.
@@ -28,7 +30,7 @@ pub(super) fn script(case: &Case, disturbance: Disturbance) -> Result<Value> {
         }
         let of_step = actions(step)?;
         match disturbance {
-            Disturbance::None | Disturbance::Restarts => steps.extend(of_step),
+            Disturbance::None | Disturbance::Scattered | Disturbance::Restarts => steps.extend(of_step),
             Disturbance::CrashBefore => steps.extend(crashing(step, of_step, "before")),
             Disturbance::CrashAfter => steps.extend(crashing(step, of_step, "after")),
         }
@@ -37,6 +39,9 @@ pub(super) fn script(case: &Case, disturbance: Disturbance) -> Result<Value> {
     let mut script = json!({"pipeline": pipeline, "steps": steps});
     if let Some(clock) = clock {
         script["clock"] = clock;
+    }
+    if disturbance == Disturbance::Scattered {
+        script["rows_per_block"] = json!(1);
     }
     Ok(script)
 }

@@ -1,9 +1,10 @@
 //! Where rows come from and where they go: sources with their decoders, sinks with their encoders.
 //!
 //! `pelton` (the binary) builds them from the pipeline file and hands them to the engine as
-//! [`pelton_core::Source`] and [`pelton_core::Sink`]. Nothing in here knows of plans, operators or state.
+//! [`pelton_core::Source`], [`pelton_core::Sink`] and [`pelton_core::Table`]. Nothing in here knows of plans, operators or state.
 
 pub mod decode;
 pub mod encode;
 pub mod sink;
 pub mod source;
+pub mod table;

@@ -8,15 +8,12 @@ use std::fmt::Write;
 /// A readable tree of the plan: what is read, the operators by name, the result's schema, the sink, when it runs.
 pub fn explain(plan: &PhysicalPlan) -> String {
     let mut out = String::new();
-    let all = plan.source_schema.fields().len();
     let _ = writeln!(out, "query {}", plan.name);
-    let _ = writeln!(out, "├─ source {} ({})", plan.source, plan.connector);
-    let _ = writeln!(
-        out,
-        "│    reads {} of {all} columns: {}",
-        plan.required_columns.len(),
-        plan.required_columns.join(", ")
-    );
+    for input in &plan.inputs {
+        let _ = writeln!(out, "├─ source {} ({})", input.name, input.connector);
+        let (read, all) = (input.required_columns.len(), input.schema.fields().len());
+        let _ = writeln!(out, "│    reads {read} of {all} columns: {}", input.required_columns.join(", "));
+    }
     for step in &plan.lanes[0].steps {
         step_lines(&mut out, step);
     }

@@ -5,10 +5,15 @@
 
 mod explain;
 mod native;
+#[allow(dead_code, reason = "the operators come")]
+mod pairs;
 mod plugins;
+mod scoped;
 mod segment;
 #[allow(dead_code, reason = "the operators come")]
 mod stateful;
+#[allow(dead_code, reason = "the operators come")]
+mod static_join;
 #[cfg(test)]
 mod tests;
 

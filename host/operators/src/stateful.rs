@@ -5,7 +5,14 @@
 //! brings together all that concerns one shard with that shard's state; shards run side by side, and their rows are
 //! put together in the order of the shards, so that no thread count shows in the result.
 
+pub(crate) mod dedup;
+pub(crate) mod event_time;
+pub(crate) mod join;
+pub(crate) mod keyed;
 pub(crate) mod late;
+pub(crate) mod layout;
+pub(crate) mod limit;
+pub(crate) mod sort;
 
 use arrow::array::RecordBatch;
 use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};

@@ -47,13 +47,19 @@ fn plan(steps: &str, schema: &SchemaRef) -> Result<PhysicalPlan> {
     let file = PipelineFile::read(&text, "p.yaml", &[])?;
     let mut plugins: BTreeMap<String, Arc<dyn Plugin>> = BTreeMap::new();
     plugins.insert("p".into(), Arc::new(TestPlugin::new()));
-    PhysicalPlan::build(&LogicalPlan::resolve(&file, &PlanInputs { source_schema: schema.clone(), plugins })?)
+    let sources = BTreeMap::from([("s".to_owned(), schema.clone())]);
+    let inputs = PlanInputs { sources, plugins, ..PlanInputs::default() };
+    PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs)?)
 }
 
 fn run_batch(steps: &str, schema: &SchemaRef, rows: &[Value]) -> Result<SegmentOutput> {
     let plan = plan(steps, schema)?;
     let read = schema.project(
-        &plan.required_columns.iter().map(|c| schema.index_of(c).expect("a column")).collect::<Vec<_>>(),
+        &plan.inputs[0]
+            .required_columns
+            .iter()
+            .map(|c| schema.index_of(c).expect("a column"))
+            .collect::<Vec<_>>(),
     )?;
     let read = Arc::new(read);
     let segment = StatelessSegment::new(&plan, &read)?;

@@ -7,21 +7,24 @@ mod given;
 mod plugins;
 mod sink;
 mod source;
+mod table;
 
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;
+use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
-use pelton_core::{Clock, Error, FileManager, MemoryFiles, Result, Sink, Trigger};
+use pelton_core::{Clock, Error, FileManager, MemoryFiles, Result, Sink, Source, Table, Trigger};
 use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
-use pelton_operators::StatelessSegment;
+use pelton_operators::QueryDataflow;
 use pelton_plan::file::{SinkSpec, Spanned};
-use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
+use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +71,7 @@ pub(crate) struct Assembly {
 /// A pipeline that was understood and may run: its plan and what the plan stands on.
 pub(crate) struct Planned {
     plugins: Plugins,
+    tables: BTreeMap<String, Arc<dyn Table>>,
     plan: PhysicalPlan,
     sink: Arc<dyn Sink>,
 }
@@ -100,8 +104,9 @@ impl Assembly {
             dead_letter_files(file)?;
         }
         let plugins = Plugins::load(&self.host, file, &self.overrides)?;
-        let source = self.open_source(file, Arc::new(MemoryFiles::new())).await?;
-        let plan = physical_plan(file, &plugins, &source)?;
+        let tables = table::open_all(file, &self.stores).await?;
+        let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
+        let plan = physical_plan(file, &plugins, &sources, &tables)?;
         let sink = match &self.given {
             Some(given) => Arc::clone(&given.sink),
             None => sink::open(file, &plan)?,
@@ -116,7 +121,7 @@ impl Assembly {
             ))
             .hint(format!("it takes {}", modes.join(" and "))));
         }
-        Ok(Planned { plugins, plan, sink })
+        Ok(Planned { plugins, tables, plan, sink })
     }
 
     /// A query that owns its checkpoint and is ready to run.
@@ -127,27 +132,26 @@ impl Assembly {
         options: RunOptions,
     ) -> Result<QueryBuilder> {
         let recovered = self.recover(file, options).await?;
-        let (name, _) = file.source()?;
-        let log = recovered.checkpoint().source_files(name);
-        let source = self.open_source(file, log).await?;
-        let plan = match source.full_schema() == planned.plan.source_schema {
+        let logs = |name: &str| recovered.checkpoint().source_files(name);
+        let sources = self.open_sources(file, &logs).await?;
+        let same = |input: &PhysicalInput| {
+            sources.get(&input.name).is_some_and(|source| source.full_schema() == input.schema)
+        };
+        let plan = match planned.plan.inputs.iter().all(same) {
             true => planned.plan,
-            // The schema was inferred, and the checkpoint remembers what was inferred first.
-            false => physical_plan(file, &planned.plugins, &source)?,
+            // A schema was inferred, and the checkpoint remembers what was inferred first.
+            false => physical_plan(file, &planned.plugins, &sources, &planned.tables)?,
         };
         let rerun = match options.rerun_with_current_plugins {
             true => None,
             false => self.rerun_plugins(file, &recovered, &planned.plugins).await?,
         };
         let rerun = rerun
-            .map(|plugins| Ok::<_, Error>((physical_plan(file, &plugins, &source)?, plugins)))
+            .map(|plugins| {
+                Ok::<_, Error>((physical_plan(file, &plugins, &sources, &planned.tables)?, plugins))
+            })
             .transpose()?;
-        // A rerun reads with the same source, so it must find what both plans need.
-        let columns = match &rerun {
-            Some((rerun, _)) if rerun.required_columns != plan.required_columns => None,
-            _ => Some(&plan.required_columns),
-        };
-        let source = source.cut(columns.map(Vec::as_slice))?;
+        let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
             Some(_) => None,
@@ -156,14 +160,16 @@ impl Assembly {
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let mut query = Query::builder(recovered)
-            .input(name, Arc::clone(&source))
-            .logic(logic(&plan, &planned.plugins, source.as_ref())?)
+            .logic(logic(&plan, &planned.plugins, &sources)?)
             .sink(planned.sink)
             .output_mode(plan.output_mode)
             .trigger(trigger)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
+        for (name, source) in &sources {
+            query = query.input(name, Arc::clone(source));
+        }
         if let Some((plan, plugins)) = &rerun {
-            query = query.rerun_logic(logic(plan, plugins, source.as_ref())?);
+            query = query.rerun_logic(logic(plan, plugins, &sources)?);
         }
         if let Some(files) = dead_letters {
             query = query.dead_letters(files);
@@ -212,24 +218,57 @@ impl Assembly {
         Start::new(name, files, clock).recover().await
     }
 
-    async fn open_source(&self, file: &PipelineFile, log: Arc<dyn FileManager>) -> Result<OpenSource> {
-        let (name, spec) = file.source()?;
-        let opened = match &self.given {
-            Some(given) => given.source(file, name, spec).map(OpenSource::Given),
-            None => source::open(file, name, spec, log, &self.stores).await,
-        };
-        opened.map_err(|error| error.context(format_args!("{}: source '{name}'", file.text().name())))
+    async fn open_sources(
+        &self,
+        file: &PipelineFile,
+        log: &(dyn Fn(&str) -> Arc<dyn FileManager> + Sync),
+    ) -> Result<BTreeMap<String, OpenSource>> {
+        let mut sources = BTreeMap::new();
+        for (name, spec) in &file.sources.value {
+            let opened = match &self.given {
+                Some(given) => given.source(file, name, spec).map(OpenSource::Given),
+                None => source::open(file, name, spec, log(name), &self.stores).await,
+            };
+            let place = |error: Error| error.context(format_args!("{}: source '{name}'", file.text().name()));
+            sources.insert(name.clone(), opened.map_err(place)?);
+        }
+        Ok(sources)
     }
 }
 
-fn physical_plan(file: &PipelineFile, plugins: &Plugins, source: &OpenSource) -> Result<PhysicalPlan> {
-    let inputs = PlanInputs { source_schema: source.full_schema(), plugins: plugins.loaded() };
+fn physical_plan(
+    file: &PipelineFile,
+    plugins: &Plugins,
+    sources: &BTreeMap<String, OpenSource>,
+    tables: &BTreeMap<String, Arc<dyn Table>>,
+) -> Result<PhysicalPlan> {
+    let schemas = sources.iter().map(|(name, source)| (name.clone(), source.full_schema()));
+    let inputs = PlanInputs { sources: schemas.collect(), tables: tables.clone(), plugins: plugins.loaded() };
     PhysicalPlan::build(&LogicalPlan::resolve(file, &inputs)?)
 }
 
-fn logic(plan: &PhysicalPlan, plugins: &Plugins, source: &dyn pelton_core::Source) -> Result<Logic> {
-    let segment = StatelessSegment::new(plan, &source.schema())?;
-    Ok(Logic { segments: vec![Arc::new(segment)], plugins: plugins.code() })
+/// The sources of a plan, in its order, cut down to the columns that it reads. A rerun reads with the same sources, so
+/// they must have what both plans need.
+fn cut(
+    mut sources: BTreeMap<String, OpenSource>,
+    plan: &PhysicalPlan,
+    rerun: Option<&PhysicalPlan>,
+) -> Result<Vec<(String, Arc<dyn Source>)>> {
+    let inputs = plan.inputs.iter().enumerate().map(|(index, input)| {
+        let source = sources.remove(&input.name);
+        let source =
+            source.ok_or_else(|| Error::internal(format!("the source '{}' is not open", input.name)))?;
+        let differs =
+            rerun.is_some_and(|rerun| rerun.inputs[index].required_columns != input.required_columns);
+        let columns = (!differs).then_some(&input.required_columns[..]);
+        Ok((input.name.clone(), source.cut(columns)?))
+    });
+    inputs.collect()
+}
+
+fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
+    let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
+    Ok(Logic { dataflow: QueryDataflow::new(plan, &schemas)?, plugins: plugins.code() })
 }
 
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,

@@ -1,23 +1,31 @@
-//! What may not run, found before anything starts.
+//! What may not run: a pure judgement over the resolved plan, before anything starts.
 //!
-//! [`check`] is a pure function of the resolved plan. Refusals of Spark's own (`UnsupportedOperationChecker`) are kept
-//! apart from what this version cannot do yet, so that the oracle's support matrix can be held against them cell by
-//! cell.
+//! Called by `pelton check` and by [`crate::PhysicalPlan::build`]. Spark's `UnsupportedOperationChecker` is the
+//! measure: what it refuses is refused here, and so is what Spark refuses only when its first micro-batch is planned.
+//! A refusal says which rule, which operator, and what to do instead.
+
+mod joins;
+mod warnings;
 
 use crate::file::Span;
 use crate::functions::SCOPED;
-use crate::logical::{LogicalPlan, LogicalStep, Operation};
+use crate::functions::window::SESSION_WINDOW;
+use crate::logical::LogicalPlan;
+use crate::tree::event_time::{event_times, group_expressions, of_expression};
+use crate::tree::windows::{calls_in, window_call};
+use crate::tree::{self, StreamOp, stream_node};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, Volatility};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan as SqlPlan, Volatility};
 use pelton_core::{Error, OutputMode};
+pub use warnings::warnings;
 
-/// Who refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who does not want it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefusedBy {
     /// Spark refuses it too.
     Spark,
-    /// Spark accepts it; this version of Pelton does not run it yet.
-    ThisVersion,
+    /// Spark accepts it; Pelton does not run it.
+    Pelton,
 }
 
 /// Which rule refuses.
@@ -25,21 +33,33 @@ pub enum RefusedBy {
 pub enum Rule {
     /// Complete mode without an aggregation.
     CompleteWithoutAggregation,
+    /// Append mode with an aggregation whose groups are never over.
+    AppendWithoutWatermark,
+    /// Update mode with session windows.
+    SessionWindow,
+    /// DISTINCT inside of an aggregate function.
+    DistinctAggregate,
+    /// Stateful operators above an aggregation that gives a group more than once.
+    Chain,
     /// Sorting a stream that is not an aggregate in complete mode.
     Sort,
     /// A window function over a stream.
     WindowFunction,
-    /// GROUP BY and aggregate functions.
-    Aggregation,
-    /// DISTINCT.
-    Distinct,
     /// LIMIT and OFFSET.
     Limit,
-    /// A join of the stream, written as a join or as a subquery.
+    /// A join of streams or of a stream with a table.
     Join,
+    /// A stream within a subquery.
+    Subquery,
+    /// UNION with a table, INTERSECT, EXCEPT.
+    SetOperation,
+    /// Deduplication.
+    Dedup,
+    /// A watermark above a watermark.
+    Watermark,
     /// A function whose value a rerun would not give again.
     Nondeterministic,
-    /// Something else in a SELECT that is not row by row.
+    /// Something else that does not work on streams.
     Other,
 }
 
@@ -69,135 +89,324 @@ impl Refusal {
 
 /// Everything in the plan that may not run, the gravest first.
 pub fn check(plan: &LogicalPlan) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let aggregates = plan.steps.iter().any(|step| nodes(step).contains(&Rule::Aggregation));
-    if plan.output_mode == OutputMode::Complete && !aggregates {
-        refusals.push(Refusal {
-            rule: Rule::CompleteWithoutAggregation,
-            by: RefusedBy::Spark,
-            operator: plan.name.clone(),
-            span: plan.steps.last().map(|step| step.span).unwrap_or_default(),
-            message: "output_mode complete is not possible without an aggregation".into(),
-            instead: "use output_mode: append".into(),
+    let mut checker = Checker { plan, refusals: Vec::new() };
+    let aggregates = checker.aggregates(&plan.root);
+    if plan.output_mode == OutputMode::Complete && aggregates == 0 {
+        checker.refuse(
+            None,
+            Rule::CompleteWithoutAggregation,
+            "output_mode complete is not possible without an aggregation",
+            "use output_mode: append",
+        );
+    }
+    checker.visit(&plan.root, None);
+    checker.refusals
+}
+
+/// Collects refusals; each node is judged with the step that it was written in.
+pub(crate) struct Checker<'a> {
+    plan: &'a LogicalPlan,
+    refusals: Vec<Refusal>,
+}
+
+/// A position among the plan's steps; `None` is the query itself.
+type At = Option<usize>;
+
+impl Checker<'_> {
+    fn refuse(&mut self, at: At, rule: Rule, message: impl Into<String>, instead: impl Into<String>) {
+        let (operator, span) = self.place(at);
+        let (by, message, instead) = (RefusedBy::Spark, message.into(), instead.into());
+        let refusal = Refusal { rule, by, operator, span, message, instead };
+        if !self.refusals.contains(&refusal) {
+            self.refusals.push(refusal);
+        }
+    }
+
+    fn refuse_ourselves(
+        &mut self,
+        at: At,
+        rule: Rule,
+        message: impl Into<String>,
+        instead: impl Into<String>,
+    ) {
+        self.refuse(at, rule, message, instead);
+        if let Some(last) = self.refusals.last_mut() {
+            last.by = RefusedBy::Pelton;
+        }
+    }
+
+    fn place(&self, at: At) -> (String, Span) {
+        let last = self.plan.steps.last().map(|step| step.span).unwrap_or_default();
+        let step = at.and_then(|index| self.plan.steps.get(index));
+        step.map_or_else(|| (self.plan.name.clone(), last), |step| (step.name.clone(), step.span))
+    }
+
+    fn streams(&self, node: &SqlPlan) -> bool {
+        tree::is_streaming(node, &|name| self.plan.is_source(name))
+    }
+
+    /// Aggregations of streams in a subtree, SELECT DISTINCT among them.
+    fn aggregates(&self, node: &SqlPlan) -> usize {
+        let mut count = 0;
+        let _ = node.apply(|node| {
+            let counts = matches!(node, SqlPlan::Aggregate(_) | SqlPlan::Distinct(Distinct::All(_)));
+            count += usize::from(counts && self.streams(node));
+            Ok(TreeNodeRecursion::Continue)
         });
+        count
     }
-    for step in &plan.steps {
-        let mut rules = nodes(step);
-        rules.extend(nondeterministic(step).map(|_| Rule::Nondeterministic));
-        refusals.extend(rules.into_iter().map(|rule| refusal(rule, step, plan.output_mode)));
-    }
-    refusals
-}
 
-fn refusal(rule: Rule, step: &LogicalStep, mode: OutputMode) -> Refusal {
-    use RefusedBy::{Spark, ThisVersion};
-    const SEVERAL: &str = "leave it out, or do it behind the sink";
-    let (by, message, instead) = match rule {
-        Rule::Sort if mode == OutputMode::Complete => {
-            (ThisVersion, "sorting is not supported in this version", SEVERAL)
+    fn visit(&mut self, node: &SqlPlan, at: At) {
+        let at = match stream_node(node).map(|n| &n.op) {
+            Some(StreamOp::Step(step)) => Some(*step),
+            _ => at,
+        };
+        for input in node.inputs() {
+            self.visit(input, at);
         }
-        Rule::Sort => (
-            Spark,
-            "a stream cannot be sorted, unless it is aggregated in output_mode complete",
-            "leave out ORDER BY",
-        ),
-        Rule::WindowFunction => (
-            Spark,
-            "window functions (OVER …) are not possible on a stream",
-            "leave out OVER; time windows are an aggregation",
-        ),
-        Rule::Aggregation => (ThisVersion, "aggregation is not supported in this version", SEVERAL),
-        Rule::Distinct => (ThisVersion, "DISTINCT is not supported in this version", SEVERAL),
-        Rule::Limit if mode == OutputMode::Update => (
-            Spark,
-            "LIMIT is not possible in output_mode update",
-            "use output_mode: append, or leave out LIMIT",
-        ),
-        Rule::Limit => (ThisVersion, "LIMIT is not supported in this version", SEVERAL),
-        Rule::Join => (
-            ThisVersion,
-            "joins and subqueries are not supported in this version",
-            "use a plugin step, or CASE for few values",
-        ),
-        Rule::Nondeterministic => {
-            let name = nondeterministic(step).unwrap_or_default();
-            let message = format!("{name}() gives other values when a micro-batch is rerun");
-            let instead = "rand(), uuid() and now() depend on the micro-batch alone and are fine".to_owned();
-            return Refusal {
-                rule,
-                by: ThisVersion,
-                operator: step.name.clone(),
-                span: step.span,
-                message,
-                instead,
-            };
+        self.subqueries(node, at);
+        self.nondeterministic(node, at);
+        if self.streams(node) {
+            self.node(node, at);
         }
-        Rule::CompleteWithoutAggregation | Rule::Other => (
-            ThisVersion,
-            "this SELECT is not row by row, which is all that this version runs",
-            "use filter and select",
-        ),
-    };
-    Refusal {
-        rule,
-        by,
-        operator: step.name.clone(),
-        span: step.span,
-        message: message.into(),
-        instead: instead.into(),
     }
-}
 
-/// The rules that the nodes of a step's plan fall under, each once.
-fn nodes(step: &LogicalStep) -> Vec<Rule> {
-    let Operation::Sql { plan, .. } = &step.operation else { return Vec::new() };
-    let mut rules = Vec::new();
-    let mut note = |rule: Rule| {
-        if !rules.contains(&rule) {
-            rules.push(rule);
-        }
-    };
-    let _ = plan.apply_with_subqueries(|node| {
+    fn node(&mut self, node: &SqlPlan, at: At) {
+        let mode = self.plan.output_mode;
         match node {
-            SqlPlan::Sort(_) => note(Rule::Sort),
-            SqlPlan::Window(_) => note(Rule::WindowFunction),
-            SqlPlan::Aggregate(_) => note(Rule::Aggregation),
-            SqlPlan::Distinct(_) => note(Rule::Distinct),
-            SqlPlan::Limit(_) => note(Rule::Limit),
-            SqlPlan::Join(_) | SqlPlan::Subquery(_) => note(Rule::Join),
+            SqlPlan::Aggregate(aggregate) => {
+                self.aggregate(node, &group_expressions(&aggregate.group_expr), &aggregate.input, at);
+                self.aggregate_functions(&aggregate.aggr_expr, at);
+            }
+            SqlPlan::Distinct(Distinct::All(input)) => {
+                self.aggregate(node, &tree::columns(input), input, at);
+            }
+            SqlPlan::Distinct(Distinct::On(on)) => {
+                if on.sort_expr.as_ref().is_some_and(|by| !by.is_empty()) {
+                    self.refuse(
+                        at,
+                        Rule::Sort,
+                        "DISTINCT ON keeps the first row that comes; it cannot sort",
+                        "leave out ORDER BY",
+                    );
+                }
+                self.stateful_over_updates(node, at);
+            }
+            SqlPlan::Sort(_) if mode != OutputMode::Complete || self.aggregates(node) == 0 => self.refuse(
+                at,
+                Rule::Sort,
+                "a stream cannot be sorted, unless it is aggregated in output_mode complete",
+                "leave out ORDER BY, or use output_mode: complete with an aggregation",
+            ),
+            SqlPlan::Limit(limit) => self.limit(limit, at),
+            SqlPlan::Window(_) => self.refuse(
+                at,
+                Rule::WindowFunction,
+                "window functions (OVER …) are not possible on a stream",
+                "leave out OVER; time windows are GROUP BY window(ts, '10 minutes')",
+            ),
+            SqlPlan::Join(join) => {
+                self.join(join, at);
+                if self.streams(&join.left) && self.streams(&join.right) {
+                    self.stateful_over_updates(node, at);
+                }
+            }
+            SqlPlan::Union(union) if union.inputs.iter().any(|input| !self.streams(input)) => self.refuse(
+                at,
+                Rule::SetOperation,
+                "a stream and a static table cannot be united",
+                "join with the table, or make it a source",
+            ),
+            SqlPlan::Extension(_) => self.stream_node(node, at),
             SqlPlan::Projection(_)
             | SqlPlan::Filter(_)
             | SqlPlan::TableScan(_)
             | SqlPlan::SubqueryAlias(_)
             | SqlPlan::Unnest(_)
-            | SqlPlan::Union(_) => {}
-            _ => note(Rule::Other),
+            | SqlPlan::Union(_)
+            | SqlPlan::Sort(_) => {}
+            _ => self.refuse(
+                at,
+                Rule::Other,
+                "this is not possible on a stream",
+                "use filter, select and GROUP BY",
+            ),
         }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    rules
+    }
+
+    fn stream_node(&mut self, node: &SqlPlan, at: At) {
+        let Some(own) = stream_node(node) else { return };
+        match &own.op {
+            StreamOp::Dedup { within_watermark, .. } => {
+                if *within_watermark && event_times(&own.input).iter().all(Option::is_none) {
+                    self.refuse(
+                        at,
+                        Rule::Dedup,
+                        "deduplication within the watermark needs a watermark",
+                        "give the source a watermark, or leave out within_watermark",
+                    );
+                }
+                self.stateful_over_updates(node, at);
+            }
+            StreamOp::Watermark { .. } if has_watermark(&own.input) => self.refuse(
+                at,
+                Rule::Watermark,
+                "the rows have a watermark already; it cannot be defined again",
+                "keep one of the two",
+            ),
+            _ => {}
+        }
+    }
+
+    fn aggregate(&mut self, node: &SqlPlan, keys: &[Expr], input: &SqlPlan, at: At) {
+        let mode = self.plan.output_mode;
+        let times = event_times(input);
+        let has_time = keys.iter().any(|key| of_expression(key, input.schema(), &times).is_some());
+        let session = keys.iter().filter_map(window_call).any(|call| call.func.name() == SESSION_WINDOW);
+        if mode == OutputMode::Append && !has_time {
+            self.refuse(
+                at,
+                Rule::AppendWithoutWatermark,
+                "output_mode append is not possible here: without an event time with a watermark among the keys no \
+                 group is ever final",
+                "group by window(…) over, or by, the column of a watermark; or use output_mode: update",
+            );
+        }
+        if session && mode == OutputMode::Update {
+            self.refuse(
+                at,
+                Rule::SessionWindow,
+                "session windows are not possible in output_mode update",
+                "use output_mode: append or complete",
+            );
+        }
+        if session && keys.len() == 1 {
+            self.refuse(
+                at,
+                Rule::SessionWindow,
+                "session_window() needs another key beside it",
+                "group by the column that makes the sessions, for example the user",
+            );
+        }
+        if calls_in(keys).len() > 1 {
+            self.refuse(
+                at,
+                Rule::Other,
+                "two different time windows in one GROUP BY would multiply the rows",
+                "use one, or aggregate twice",
+            );
+        }
+        self.stateful_over_updates(node, at);
+    }
+
+    fn aggregate_functions(&mut self, exprs: &[Expr], at: At) {
+        for expr in exprs {
+            let _ = expr.apply(|e| {
+                if let Expr::AggregateFunction(call) = e
+                    && call.params.distinct
+                {
+                    let name = call.func.name();
+                    self.refuse(
+                        at,
+                        Rule::DistinctAggregate,
+                        format!("{name}(DISTINCT …) is not possible on a stream"),
+                        "use approx_count_distinct(…), or deduplicate in a step before",
+                    );
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+        }
+    }
+
+    /// A stateful operator above an aggregation sees each group once in append mode only.
+    fn stateful_over_updates(&mut self, node: &SqlPlan, at: At) {
+        let below: usize = node.inputs().into_iter().map(|input| self.aggregates(input)).sum();
+        if below > 0 && self.plan.output_mode != OutputMode::Append {
+            self.refuse(
+                at,
+                Rule::Chain,
+                "a stateful operator above an aggregation would see each group again whenever it changes",
+                "use output_mode: append, in which a group is given once, when it is final",
+            );
+        }
+    }
+
+    fn limit(&mut self, limit: &datafusion::logical_expr::Limit, at: At) {
+        if limit.skip.is_some() {
+            self.refuse(at, Rule::Limit, "OFFSET is not possible on a stream", "leave it out");
+        }
+        if self.plan.output_mode == OutputMode::Update {
+            self.refuse(
+                at,
+                Rule::Limit,
+                "LIMIT is not possible in output_mode update",
+                "use output_mode: append, or leave out LIMIT",
+            );
+        }
+        if limit.fetch.is_some() && crate::compile::limit_count(limit).is_none() {
+            self.refuse(at, Rule::Limit, "LIMIT takes a number", "write for example LIMIT 10");
+        }
+    }
+
+    fn subqueries(&mut self, node: &SqlPlan, at: At) {
+        let mut streaming = false;
+        let _ = node.apply_expressions(|expr| {
+            expr.apply(|e| {
+                let inner = match e {
+                    Expr::ScalarSubquery(subquery) => Some(subquery),
+                    Expr::Exists(exists) => Some(&exists.subquery),
+                    Expr::InSubquery(subquery) => Some(&subquery.subquery),
+                    _ => None,
+                };
+                streaming |= inner.is_some_and(|subquery| self.streams(&subquery.subquery));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        });
+        if streaming {
+            self.refuse(
+                at,
+                Rule::Subquery,
+                "a stream cannot be read in a subquery of an expression",
+                "join with it instead",
+            );
+        }
+    }
+
+    fn nondeterministic(&mut self, node: &SqlPlan, at: At) {
+        if let Some(name) = nondeterministic(node) {
+            self.refuse_ourselves(
+                at,
+                Rule::Nondeterministic,
+                format!("{name}() gives other values when a micro-batch is rerun"),
+                "rand(), uuid() and now() depend on the micro-batch alone and are fine",
+            );
+        }
+    }
+}
+
+fn has_watermark(node: &SqlPlan) -> bool {
+    let found = node
+        .exists(|node| Ok(stream_node(node).is_some_and(|own| matches!(own.op, StreamOp::Watermark { .. }))));
+    found.unwrap_or(false)
 }
 
 /// DataFusion's only function of the wall clock that Pelton does not replace; Spark has none such.
 const TIME_OF_DAY: &str = "current_time";
 
 /// The name of the first function that is not a matter of its arguments and the micro-batch.
-fn nondeterministic(step: &LogicalStep) -> Option<String> {
-    let Operation::Sql { plan, .. } = &step.operation else { return None };
+fn nondeterministic(node: &SqlPlan) -> Option<String> {
     let mut found = None;
-    let _ = plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|e| {
-                if let Expr::ScalarFunction(call) = e
-                    && (call.func.signature().volatility == Volatility::Volatile
-                        || call.func.name() == TIME_OF_DAY)
-                    && !SCOPED.contains(&call.func.name())
-                    && !call.func.name().contains('.')
-                {
-                    found.get_or_insert_with(|| call.func.name().to_owned());
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
+    let _ = node.apply_expressions(|expr| {
+        expr.apply(|e| {
+            if let Expr::ScalarFunction(call) = e
+                && (call.func.signature().volatility == Volatility::Volatile
+                    || call.func.name() == TIME_OF_DAY)
+                && !SCOPED.contains(&call.func.name())
+                && !call.func.name().contains('.')
+            {
+                found.get_or_insert_with(|| call.func.name().to_owned());
+            }
+            Ok(TreeNodeRecursion::Continue)
         })
     });
     found

@@ -11,6 +11,7 @@
 //! outside of the functions that it gives to DataFusion.
 
 pub mod check;
+pub(crate) mod compile;
 pub mod file;
 pub(crate) mod functions;
 pub mod input;
@@ -20,11 +21,14 @@ pub mod physical;
 pub mod scope;
 mod sql;
 pub mod stateful;
+pub(crate) mod tree;
 
-pub use check::{Refusal, RefusedBy, Rule, check};
+pub use check::{Refusal, RefusedBy, Rule, check, warnings};
 pub use file::PipelineFile;
-pub use logical::{FunctionRef, LogicalPlan, LogicalStep, Operation, PlanInputs};
-pub use physical::{NativeRun, PhysicalPlan, PhysicalStep, PluginFilter, PluginTransform, RowOperation};
+pub use logical::{FunctionRef, LogicalPlan, LogicalSource, LogicalStep, Operation, PlanInputs};
+pub use physical::{
+    NativeRun, PhysicalInput, PhysicalPlan, PhysicalStep, PluginFilter, PluginTransform, RowOperation,
+};
 pub use sql::{Plugins, evaluation_error};
 
 /// The most rows that a batch between parts has.

@@ -1,29 +1,37 @@
-//! The resolved plan: every step with its name, its meaning and the schema of its result.
+//! The resolved plan: the whole query as one tree, and every step with its name, its meaning and the schema of its
+//! result.
 //!
-//! The binary resolves a pipeline file once the source's schema and the plugins are known, then
+//! The binary resolves a pipeline file once the schemas of sources and tables and the plugins are known, then
 //! [`crate::check()`]s the result and makes a [`crate::PhysicalPlan`] of it. Nothing here runs anything but `open` and
 //! `bind` of plugins, which is how their schemas are found.
 
 use crate::file::{
-    FilterStep, PipelineFile, PluginStep, SelectItem, SelectSpec, Span, SpannedText, StepSpec,
+    DedupStep, FilterStep, LatePolicy, PipelineFile, PluginStep, SelectItem, SelectSpec, Span, SpannedText,
+    StepSpec, WatermarkPolicySpec, WatermarkSpec,
 };
-use crate::sql::{Placed, Plugins, Session};
+use crate::input::InputTable;
+use crate::sql::{INPUT, Placed, Plugins, Relations, Session};
+use crate::tree::{self, StreamNode, StreamOp};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::Column;
+use datafusion::common::{Column, DFSchema};
+use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan as SqlPlan, LogicalPlanBuilder, cast};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::{normalize_schema, type_name};
 use pelton_core::{
-    FunctionKind, OutputMode, PluginDigest, Result, ScalarFunction, TransformFunction, Trigger,
+    Error, FunctionKind, OutputMode, PluginDigest, Result, ScalarFunction, Table, TransformFunction, Trigger,
+    WatermarkInfo,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// What a plan stands on: the schema of the source's rows, and the plugins by their name in the file.
-#[derive(Clone)]
+/// What a plan stands on: sources, tables and plugins by their name in the file.
+#[derive(Clone, Default)]
 pub struct PlanInputs {
-    /// Schema of the source, with all of its columns.
-    pub source_schema: SchemaRef,
+    /// Schemas of the sources, with all of their columns.
+    pub sources: BTreeMap<String, SchemaRef>,
+    /// The static tables.
+    pub tables: BTreeMap<String, Arc<dyn Table>>,
     /// The loaded plugins.
     pub plugins: Plugins,
 }
@@ -32,14 +40,18 @@ pub struct PlanInputs {
 pub struct LogicalPlan {
     /// The query's name.
     pub name: String,
-    /// The source's name in the file.
-    pub source: String,
-    /// The source's connector: `file`, `rate`.
-    pub connector: &'static str,
-    /// Schema of the source's rows.
-    pub source_schema: SchemaRef,
+    /// The sources that are read, in the order of their names.
+    pub sources: Vec<LogicalSource>,
+    /// The static tables by name.
+    pub tables: BTreeMap<String, Arc<dyn Table>>,
     /// The steps in order.
     pub steps: Vec<LogicalStep>,
+    /// The watermarks: first those of sources, then those of steps.
+    pub watermarks: Vec<WatermarkInfo>,
+    /// How they make the query's.
+    pub watermark_policy: WatermarkPolicySpec,
+    /// What becomes of late rows.
+    pub on_late: LatePolicy,
     /// What goes to the sink.
     pub output_mode: OutputMode,
     /// When micro-batches start.
@@ -48,8 +60,21 @@ pub struct LogicalPlan {
     pub sink: &'static str,
     /// The session time zone.
     pub time_zone: String,
+    pub(crate) root: SqlPlan,
+    pub(crate) schema: SchemaRef,
     pub(crate) file: Arc<crate::file::SourceText>,
     pub(crate) session: Arc<Session>,
+}
+
+/// A source of the query.
+#[derive(Debug, Clone)]
+pub struct LogicalSource {
+    /// Its name in the file.
+    pub name: String,
+    /// Its connector: `file`, `rate`.
+    pub connector: &'static str,
+    /// All of its columns.
+    pub schema: SchemaRef,
 }
 
 /// A step whose result is known.
@@ -72,8 +97,6 @@ pub enum Operation {
         kind: &'static str,
         /// The text that the user wrote.
         text: String,
-        /// The plan over the table `input`.
-        plan: Box<SqlPlan>,
     },
     /// A plugin's boolean scalar function that keeps, drops or refuses rows.
     PluginFilter {
@@ -91,6 +114,10 @@ pub enum Operation {
         /// The function, opened for the rows of the step before.
         transform: Arc<dyn TransformFunction>,
     },
+    /// Declares the event time.
+    Watermark,
+    /// Keeps the first row of each key.
+    Dedup,
 }
 
 /// A function of a plugin.
@@ -113,26 +140,39 @@ impl std::fmt::Display for FunctionRef {
 impl LogicalPlan {
     /// Resolves names and types. Errors point into the pipeline file.
     pub fn resolve(file: &PipelineFile, inputs: &PlanInputs) -> Result<Self> {
-        let (source, spec) = file.source()?;
         let session = Arc::new(Session::new(file.time_zone(), inputs.plugins.clone()));
-        let mut resolver = Resolver { file, session: &session, names: HashSet::new() };
-        let mut schema = inputs.source_schema.clone();
-        let mut steps = Vec::with_capacity(file.steps.len());
-        for step in &file.steps {
-            let step = resolver.step(step, &schema)?;
-            schema = step.schema.clone();
-            steps.push(step);
+        let mut resolver = Resolver::new(file, &session, inputs)?;
+        let steps = file.steps.iter().map(|step| resolver.step(step)).collect::<Result<Vec<_>>>()?;
+        let Some(root) = resolver.input else {
+            let what = "a pipeline with several sources needs a sql step that says how they come together";
+            return Err(file.text().error(file.sources.span, what.into()));
+        };
+        let read = tree::scans(&root);
+        if let Some(unread) = inputs.sources.keys().find(|name| !read.contains(name)) {
+            let what =
+                format!("the source '{unread}' is read by no step; use it in a sql step or leave it out");
+            return Err(file.text().error(file.sources.span, what));
         }
+        let schema = Arc::new(Schema::new(root.schema().fields().clone()));
+        let sources = file.sources.value.iter().map(|(name, spec)| LogicalSource {
+            name: name.clone(),
+            connector: spec.connector(),
+            schema: inputs.sources.get(name).cloned().unwrap_or_else(|| Arc::new(Schema::empty())),
+        });
         Ok(Self {
             name: file.name.value.clone(),
-            source: source.to_owned(),
-            connector: spec.connector(),
-            source_schema: inputs.source_schema.clone(),
+            sources: sources.collect(),
+            tables: inputs.tables.clone(),
             steps,
+            watermarks: resolver.watermarks,
+            watermark_policy: file.watermark_policy,
+            on_late: file.on_late,
             output_mode: file.output_mode.into(),
             trigger: file.trigger.into(),
             sink: file.sink.connector(),
             time_zone: file.time_zone().to_owned(),
+            root,
+            schema,
             file: file.text().clone(),
             session,
         })
@@ -140,7 +180,12 @@ impl LogicalPlan {
 
     /// Schema of the rows that reach the sink.
     pub fn schema(&self) -> &SchemaRef {
-        self.steps.last().map_or(&self.source_schema, |step| &step.schema)
+        &self.schema
+    }
+
+    /// Whether a table of SQL is a source.
+    pub(crate) fn is_source(&self, name: &str) -> bool {
+        self.sources.iter().any(|source| source.name == name)
     }
 }
 
@@ -148,31 +193,165 @@ struct Resolver<'a> {
     file: &'a PipelineFile,
     session: &'a Session,
     names: HashSet<String>,
+    /// What SQL may read, with the schemas.
+    relations: Relations,
+    /// What the names of sources and tables stand for.
+    meanings: BTreeMap<String, SqlPlan>,
+    /// The step before; at first the source, if there is one alone.
+    input: Option<SqlPlan>,
+    watermarks: Vec<WatermarkInfo>,
+    /// How many steps are done.
+    done: usize,
 }
 
 impl<'a> Resolver<'a> {
-    fn step(&mut self, step: &'a StepSpec, input: &SchemaRef) -> Result<LogicalStep> {
+    fn new(file: &'a PipelineFile, session: &'a Session, inputs: &PlanInputs) -> Result<Self> {
+        let mut resolver = Self {
+            file,
+            session,
+            names: HashSet::new(),
+            relations: Relations::default(),
+            meanings: BTreeMap::new(),
+            input: None,
+            watermarks: Vec::new(),
+            done: 0,
+        };
+        for (name, spec) in &file.sources.value {
+            let Some(schema) = inputs.sources.get(name) else {
+                return Err(Error::internal(format!("the source '{name}' was not opened")));
+            };
+            let mut plan = scan(name, schema)?;
+            if let Some(watermark) = spec.watermark() {
+                plan = resolver.watermark(plan, &watermark.value, name)?;
+            }
+            resolver.relations.set(name, schema.clone());
+            resolver.meanings.insert(name.clone(), plan);
+        }
+        for (name, table) in &inputs.tables {
+            resolver.relations.set(name, table.schema());
+            resolver.meanings.insert(name.clone(), scan(name, &table.schema())?);
+        }
+        let mut sources = file.sources.value.keys();
+        if let (Some(only), None) = (sources.next(), sources.next()) {
+            let plan = resolver.meanings.get(only).cloned();
+            if let Some(plan) = plan {
+                resolver.set_input(plan);
+            }
+        }
+        Ok(resolver)
+    }
+
+    fn set_input(&mut self, plan: SqlPlan) {
+        self.relations.set(INPUT, Arc::new(Schema::new(plan.schema().fields().clone())));
+        self.input = Some(plan);
+    }
+
+    /// Declares a column as event time.
+    fn watermark(&mut self, plan: SqlPlan, spec: &WatermarkSpec, name: &str) -> Result<SqlPlan> {
+        let at = self.placed(&spec.column);
+        let column = self.column(at, plan.schema())?;
+        let field = plan.schema().field(column).clone();
+        if !matches!(field.data_type(), DataType::Timestamp(_, Some(_))) {
+            let what = format!(
+                "the event time must be a timestamp, but '{}' is {}",
+                field.name(),
+                type_name(field.data_type())
+            );
+            return Err(at
+                .error(what)
+                .hint("convert it in a select step before, for example with to_timestamp()"));
+        }
+        let delay_ms = spec.delay.interval().as_millis();
+        let index = self.watermarks.len();
+        self.watermarks.push(WatermarkInfo { name: name.to_owned(), column: field.name().clone(), delay_ms });
+        Ok(StreamNode::over(plan, StreamOp::Watermark { index, column, delay_ms }))
+    }
+
+    /// The position of a column that the file names.
+    fn column(&self, at: Placed<'_>, schema: &DFSchema) -> Result<usize> {
+        let names = || schema.fields().iter().map(|field| field.name().as_str());
+        let exact = names().position(|name| name == at.text);
+        exact.or_else(|| names().position(|name| name.eq_ignore_ascii_case(at.text))).ok_or_else(|| {
+            let near = did_you_mean(at.text, names());
+            let all: Vec<&str> = names().collect();
+            at.error(format!("there is no column '{}'{near}", at.text))
+                .hint(format!("the columns are {}", all.join(", ")))
+        })
+    }
+
+    /// The step before.
+    fn before(&self, span: Span) -> Result<SqlPlan> {
+        self.input.clone().ok_or_else(|| {
+            let what = "there are several sources, so the first step must be a sql step that names them";
+            self.file.text().error(span, what.into())
+        })
+    }
+
+    fn step(&mut self, step: &'a StepSpec) -> Result<LogicalStep> {
         let (given, default) = match step {
             StepSpec::Filter(step) => (&step.name, "filter"),
             StepSpec::Select(step) => (&step.name, "select"),
             StepSpec::Sql(step) => (&step.name, "sql"),
             StepSpec::Plugin(step) => (&step.name, step.plugin.value.as_str()),
+            StepSpec::Watermark(step) => (&step.name, "watermark"),
+            StepSpec::Dedup(step) => (&step.name, "dedup"),
         };
         let name = self.name(given.as_ref(), default)?;
-        let (span, operation) = match step {
-            StepSpec::Filter(step) => (step.filter.span, self.filter(step, input)?),
-            StepSpec::Select(step) => {
-                let (span, text, plan) = self.select(&step.select, input)?;
-                (span, Operation::Sql { kind: "select", text, plan: Box::new(plan) })
-            }
+        let (span, operation, plan) = match step {
+            StepSpec::Filter(step) => self.filter(step)?,
+            StepSpec::Select(step) => self.select(&step.select)?,
             StepSpec::Sql(step) => {
-                let plan = self.session.query(self.placed(&step.sql), input)?;
-                let text = step.sql.value.clone();
-                (step.sql.span, Operation::Sql { kind: "sql", text, plan: Box::new(plan) })
+                let plan = self.session.query(self.placed(&step.sql), &self.relations)?;
+                let plan = self.composed(plan, step.sql.span)?;
+                (step.sql.span, Operation::Sql { kind: "sql", text: step.sql.value.clone() }, plan)
             }
-            StepSpec::Plugin(step) => (step.plugin.span, self.transform(step, input)?),
+            StepSpec::Plugin(step) => self.transform(step)?,
+            StepSpec::Watermark(step) => {
+                let span = step.watermark.span;
+                let plan = self.before(span)?;
+                (span, Operation::Watermark, self.watermark(plan, &step.watermark.value, &name)?)
+            }
+            StepSpec::Dedup(step) => (step.dedup.span, Operation::Dedup, self.dedup(step)?),
         };
-        self.finish(name, span, operation, input)
+        let plan = StreamNode::over(plan, StreamOp::Step(self.done));
+        let schema = Arc::new(Schema::new(plan.schema().fields().clone()));
+        self.set_input(plan);
+        self.done += 1;
+        Ok(LogicalStep { name, span, operation, schema })
+    }
+
+    /// Puts the meanings of the names into a step's plan, and cuts its result to the types that may leave a step.
+    fn composed(&self, plan: SqlPlan, span: Span) -> Result<SqlPlan> {
+        let at = Placed { text: "", span, file: self.file.text() };
+        let plan = normalized(plan, &self.session.time_zone, at)?;
+        let columns = self.relations.columns();
+        let plan = self.session.analyze(plan).map_err(|e| at.plan_error(e, &columns))?;
+        let meaning = |name: &str| match name == INPUT {
+            true => self.input.clone(),
+            false => self.meanings.get(name).cloned(),
+        };
+        let plan = tree::compose(plan, &meaning).map_err(|e| at.plan_error(e, &columns))?;
+        let Some(windows) = self.session.scalar(crate::functions::window::WINDOWS) else { return Ok(plan) };
+        tree::windows::expand(plan, windows).map_err(|e| at.plan_error(e, &columns))
+    }
+
+    fn dedup(&self, step: &DedupStep) -> Result<SqlPlan> {
+        let plan = self.before(step.dedup.span)?;
+        let (columns, within_watermark) = step.dedup.value.parts();
+        if let crate::file::DedupSpec::All(word) = &step.dedup.value
+            && word.value != "all"
+        {
+            let what = format!("'{}' is not possible here; write a list of columns, or `all`", word.value);
+            return Err(self.file.text().error(word.span, what));
+        }
+        let keys = match columns {
+            None => (0..plan.schema().fields().len()).collect(),
+            Some(columns) => {
+                let position = |column| self.column(self.placed(column), plan.schema());
+                columns.iter().map(position).collect::<Result<Vec<_>>>()?
+            }
+        };
+        Ok(StreamNode::over(plan, StreamOp::Dedup { keys, within_watermark }))
     }
 
     fn placed(&self, text: &'a SpannedText) -> Placed<'a> {
@@ -205,18 +384,18 @@ impl<'a> Resolver<'a> {
         Ok(name)
     }
 
-    fn filter(&self, step: &'a FilterStep, input: &SchemaRef) -> Result<Operation> {
+    fn filter(&self, step: &'a FilterStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.filter);
-        let Some(call) = self.session.plugin_filter(placed, input)? else {
-            let plan = self.session.filter(placed, input)?;
-            return Ok(Operation::Sql {
-                kind: "filter",
-                text: step.filter.value.clone(),
-                plan: Box::new(plan),
-            });
+        let span = step.filter.span;
+        let before = self.before(span)?;
+        let Some(call) = self.session.plugin_filter(placed, &self.relations)? else {
+            let plan = self.session.filter(placed, &self.relations)?;
+            let operation = Operation::Sql { kind: "filter", text: step.filter.value.clone() };
+            return Ok((span, operation, self.composed(plan, span)?));
         };
+        let columns = self.relations.columns();
         let arguments = normalized(call.arguments, &self.session.time_zone, placed)?;
-        let arguments = self.session.analyze(arguments).map_err(|e| placed.plan_error(e, input))?;
+        let arguments = self.session.analyze(arguments).map_err(|e| placed.plan_error(e, &columns))?;
         let schema = crate::functions::plugin::arguments_schema(
             &arguments.schema().fields().iter().map(|f| (f.data_type().clone(), true)).collect::<Vec<_>>(),
         );
@@ -233,52 +412,57 @@ impl<'a> Resolver<'a> {
             );
             return Err(placed.error(what));
         }
-        Ok(Operation::PluginFilter { function, arguments: Box::new(arguments), scalar })
+        let operation = Operation::PluginFilter { function, arguments: Box::new(arguments), scalar };
+        Ok((span, operation, StreamNode::over(before, StreamOp::PluginFilter(self.done))))
     }
 
-    fn select(&self, select: &'a SelectSpec, input: &SchemaRef) -> Result<(Span, String, SqlPlan)> {
+    fn select(&self, select: &'a SelectSpec) -> Result<(Span, Operation, SqlPlan)> {
         let mut items: Vec<(Placed<'_>, Option<&str>)> = Vec::new();
-        let mut named = |columns: &'a crate::file::Columns| {
-            for column in &columns.0 {
-                items.push((self.placed(&column.text), Some(column.name.value.as_str())));
-            }
+        let named = |columns: &'a crate::file::Columns| {
+            columns.0.iter().map(|column| (self.placed(&column.text), Some(column.name.value.as_str())))
         };
         match select {
-            SelectSpec::Named(columns) => named(columns),
+            SelectSpec::Named(columns) => items.extend(named(columns)),
             SelectSpec::One(text) => items.push((self.placed(text), None)),
             SelectSpec::Many(list) => {
                 for item in list {
                     match item {
-                        SelectItem::Named(columns) => {
-                            for column in &columns.0 {
-                                items.push((self.placed(&column.text), Some(column.name.value.as_str())));
-                            }
-                        }
+                        SelectItem::Named(columns) => items.extend(named(columns)),
                         SelectItem::Expression(text) => items.push((self.placed(text), None)),
                     }
                 }
             }
         }
-        let plan = self.session.select(&items, input)?;
+        let span = items.first().map(|(placed, _)| placed.span).unwrap_or_default();
+        self.before(span)?;
+        let plan = self.session.select(&items, &self.relations)?;
         let text = |(placed, name): &(Placed<'_>, Option<&str>)| match name {
             Some(name) => format!("{} AS {name}", placed.text),
             None => placed.text.to_owned(),
         };
-        let span = items.first().map(|(placed, _)| placed.span).unwrap_or_default();
-        Ok((span, items.iter().map(text).collect::<Vec<_>>().join(", "), plan))
+        let text = items.iter().map(text).collect::<Vec<_>>().join(", ");
+        Ok((span, Operation::Sql { kind: "select", text }, self.composed(plan, span)?))
     }
 
-    fn transform(&self, step: &'a PluginStep, input: &SchemaRef) -> Result<Operation> {
+    fn transform(&self, step: &'a PluginStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.plugin);
+        let input = self.before(step.plugin.span)?;
         let Some((plugin, name)) = step.plugin.value.split_once('.') else {
             let what = format!("'{}' does not name a function; write plugin.function", step.plugin.value);
             return Err(placed.error(what));
         };
         let function = self.function(placed, plugin, name, FunctionKind::Transform)?;
+        let rows = Arc::new(Schema::new(input.schema().fields().clone()));
         let transform = self.session.plugins[plugin]
-            .transform(name, input.clone())
+            .transform(name, rows)
             .map_err(|e| placed.error(format!("{function}: {}", e.message())))?;
-        Ok(Operation::PluginTransform { function, transform })
+        let schema = normalize_schema(&transform.output_schema(), &self.session.time_zone)
+            .map_err(|e| placed.error(format!("{function}: {}", e.message())))?;
+        let schema = DFSchema::try_from(schema.as_ref().clone())
+            .map_err(|e| placed.error(format!("{function}: {}", e.strip_backtrace())))?;
+        let op = StreamOp::PluginTransform(self.done);
+        let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();
+        Ok((step.plugin.span, Operation::PluginTransform { function, transform }, plan))
     }
 
     fn function(&self, at: Placed<'_>, plugin: &str, name: &str, kind: FunctionKind) -> Result<FunctionRef> {
@@ -311,33 +495,14 @@ impl<'a> Resolver<'a> {
             digest: known.digest().clone(),
         })
     }
+}
 
-    /// Cuts the result to the types that may leave a step, and finds its schema.
-    fn finish(
-        &self,
-        name: String,
-        span: Span,
-        operation: Operation,
-        input: &SchemaRef,
-    ) -> Result<LogicalStep> {
-        let at = Placed { text: "", span, file: self.file.text() };
-        let (operation, schema) = match operation {
-            Operation::Sql { kind, text, plan } => {
-                let plan = normalized(*plan, &self.session.time_zone, at)?;
-                let plan = self.session.analyze(plan).map_err(|e| at.plan_error(e, input))?;
-                let schema = Arc::new(Schema::new(plan.schema().fields().clone()));
-                (Operation::Sql { kind, text, plan: Box::new(plan) }, schema)
-            }
-            Operation::PluginTransform { function, transform } => {
-                let schema = transform.output_schema();
-                let normal = normalize_schema(&schema, &self.session.time_zone)
-                    .map_err(|e| at.error(format!("{function}: {}", e.message())))?;
-                (Operation::PluginTransform { function, transform }, normal)
-            }
-            filter @ Operation::PluginFilter { .. } => (filter, input.clone()),
-        };
-        Ok(LogicalStep { name, span, operation, schema })
-    }
+/// What a source or a table gives.
+fn scan(name: &str, schema: &SchemaRef) -> Result<SqlPlan> {
+    let table = provider_as_source(Arc::new(InputTable::new(schema.clone())));
+    LogicalPlanBuilder::scan(name, table, None).and_then(LogicalPlanBuilder::build).map_err(|e| {
+        Error::internal(format!("the table '{name}' cannot be planned: {}", e.strip_backtrace()))
+    })
 }
 
 /// Puts a projection on top that drops table names and casts every column to a type that may leave a step.

@@ -2,42 +2,39 @@
 //!
 //! The binary makes it from a checked [`LogicalPlan`] and gives it to `operators`. Nothing here touches rows.
 
+use crate::file::WatermarkPolicySpec;
 use crate::input::InputExec;
-use crate::logical::{FunctionRef, LogicalPlan, Operation};
-use crate::sql::{INPUT, Session};
-use crate::stateful::{Lane, Origin, StatefulNode, StaticJoin, Target, WatermarkStep};
+use crate::logical::{FunctionRef, LogicalPlan};
+use crate::sql::Session;
+use crate::stateful::{Lane, StatefulNode, StaticJoin, WatermarkStep};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as DfResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionConfig;
-use datafusion::logical_expr::{LogicalPlan as SqlPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::LogicalPlan as SqlPlan;
 use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use pelton_core::{Error, OutputMode, Result, ScalarFunction, TransformFunction, Trigger, WatermarkInfo};
+use pelton_core::{OutputMode, Result, ScalarFunction, TransformFunction, Trigger, WatermarkInfo};
 use std::sync::Arc;
 
 /// A query made ready to run.
 pub struct PhysicalPlan {
     /// The query's name.
     pub name: String,
-    /// The source's name in the file.
-    pub source: String,
-    /// The source's connector.
-    pub connector: &'static str,
-    /// Schema of the source with all of its columns.
-    pub source_schema: SchemaRef,
-    /// The source's columns that are read, in the source's order. A source that gives only these is enough.
-    pub required_columns: Vec<String>,
+    /// The sources.
+    pub inputs: Vec<PhysicalInput>,
     /// The ways of rows between sources, stateful operators and sink.
     pub lanes: Vec<Lane>,
     /// The stateful operators, upstream first.
     pub nodes: Vec<StatefulNode>,
     /// The query's watermarks.
     pub watermarks: Vec<WatermarkInfo>,
+    /// How they make the query's.
+    pub watermark_policy: WatermarkPolicySpec,
     /// Schema of the rows that reach the sink.
     pub schema: SchemaRef,
     /// What goes to the sink.
@@ -48,6 +45,21 @@ pub struct PhysicalPlan {
     pub sink: &'static str,
     /// The session time zone.
     pub time_zone: String,
+    /// What its user should know before it starts.
+    pub warnings: Vec<String>,
+}
+
+/// A source of a plan.
+#[derive(Debug, Clone)]
+pub struct PhysicalInput {
+    /// Its name in the file.
+    pub name: String,
+    /// Its connector.
+    pub connector: &'static str,
+    /// All of its columns.
+    pub schema: SchemaRef,
+    /// The columns that are read, in the source's order. A source that gives only these is enough.
+    pub required_columns: Vec<String>,
 }
 
 /// One operator.
@@ -126,77 +138,8 @@ impl PhysicalPlan {
         if let Some(refusal) = crate::check(logical).first() {
             return Err(refusal.error(logical));
         }
-        let mut steps = Vec::new();
-        let mut run: Option<PendingRun> = None;
-        for step in &logical.steps {
-            match &step.operation {
-                Operation::Sql { kind, text, plan } => {
-                    let text = format!("{kind}: {}", text.split_whitespace().collect::<Vec<_>>().join(" "));
-                    run = Some(match run.take() {
-                        None => PendingRun::new(step.name.clone(), text, plan.as_ref().clone()),
-                        Some(run) => run.then(step.name.clone(), text, plan.as_ref().clone())?,
-                    });
-                }
-                Operation::PluginFilter { function, arguments, scalar } => {
-                    steps.extend(run.take().map(|run| run.finish(&logical.session)).transpose()?);
-                    let arguments =
-                        PendingRun::new(step.name.clone(), String::new(), arguments.as_ref().clone());
-                    steps.push(PhysicalStep::PluginFilter(PluginFilter {
-                        operator: step.name.clone(),
-                        function: function.clone(),
-                        arguments: arguments.native(&logical.session)?,
-                        scalar: scalar.clone(),
-                        schema: step.schema.clone(),
-                    }));
-                }
-                Operation::PluginTransform { function, transform } => {
-                    steps.extend(run.take().map(|run| run.finish(&logical.session)).transpose()?);
-                    steps.push(PhysicalStep::PluginTransform(PluginTransform {
-                        operator: step.name.clone(),
-                        function: function.clone(),
-                        transform: transform.clone(),
-                        schema: step.schema.clone(),
-                    }));
-                }
-            }
-        }
-        steps.extend(run.take().map(|run| run.finish(&logical.session)).transpose()?);
-        Ok(Self {
-            name: logical.name.clone(),
-            source: logical.source.clone(),
-            connector: logical.connector,
-            source_schema: logical.source_schema.clone(),
-            required_columns: required_columns(&steps, &logical.source_schema),
-            lanes: vec![Lane {
-                origin: Origin::Source(0),
-                steps,
-                target: Target::Sink,
-                schema: logical.schema().clone(),
-            }],
-            nodes: Vec::new(),
-            watermarks: Vec::new(),
-            schema: logical.schema().clone(),
-            output_mode: logical.output_mode,
-            trigger: logical.trigger,
-            sink: logical.sink,
-            time_zone: logical.time_zone.clone(),
-        })
+        crate::compile::compile(logical)
     }
-}
-
-/// What the first run reads. A plugin that sees the source's rows sees all of them, and a refused row goes to the dead
-/// letters whole.
-fn required_columns(steps: &[PhysicalStep], source: &SchemaRef) -> Vec<String> {
-    let all = || source.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-    let Some(PhysicalStep::Native(run)) = steps.first() else { return all() };
-    let leaves = leaf_schemas(&run.plan);
-    let is_read = |name: &String| leaves.iter().any(|schema| schema.column_with_name(name).is_some());
-    let mut read: Vec<String> = all().into_iter().filter(is_read).collect();
-    if read.is_empty() {
-        // Rows without columns cannot be counted by every format.
-        read.extend(all().into_iter().next());
-    }
-    read
 }
 
 /// Schemas of the plan's leaves.
@@ -207,40 +150,22 @@ pub fn leaf_schemas(plan: &Arc<dyn ExecutionPlan>) -> Vec<SchemaRef> {
     }
 }
 
-struct PendingRun {
-    operators: Vec<String>,
-    texts: Vec<String>,
-    plan: SqlPlan,
+/// A stretch of SQL to be run as one plan.
+pub(crate) struct Stretch {
+    /// The steps that it does the work of.
+    pub(crate) operators: Vec<String>,
+    /// What the user wrote.
+    pub(crate) texts: Vec<String>,
+    /// The plan; its leaves are scans.
+    pub(crate) plan: SqlPlan,
+    /// What its result is to look like: names, types and nullability.
+    pub(crate) schema: SchemaRef,
 }
 
-impl PendingRun {
-    fn new(operator: String, text: String, plan: SqlPlan) -> Self {
-        Self { operators: vec![operator], texts: vec![text], plan }
-    }
-
-    /// Puts `next` on top: its `input` is what this run gives.
-    fn then(mut self, operator: String, text: String, next: SqlPlan) -> Result<Self> {
-        self.operators.push(operator);
-        self.texts.push(text);
-        let below = self.plan;
-        let joined = next.transform_up(|node| match &node {
-            SqlPlan::TableScan(scan) if scan.table_name.table() == INPUT => {
-                let plan = LogicalPlanBuilder::from(below.clone()).alias(INPUT)?.build()?;
-                Ok(Transformed::yes(plan))
-            }
-            _ => Ok(Transformed::no(node)),
-        });
-        let plan = joined.and_then(|joined| joined.data.recompute_schema()).map_err(internal)?;
-        Ok(Self { plan, ..self })
-    }
-
-    fn finish(self, session: &Session) -> Result<PhysicalStep> {
-        self.native(session).map(PhysicalStep::Native)
-    }
-
-    fn native(self, session: &Session) -> Result<NativeRun> {
+impl Stretch {
+    /// Optimises and plans it.
+    pub(crate) fn native(self, session: &Session) -> Result<NativeRun> {
         let state = session.state();
-        let schema = Arc::new(self.plan.schema().as_arrow().clone());
         let planned = state
             .optimize(&self.plan)
             .and_then(|plan| {
@@ -256,13 +181,9 @@ impl PendingRun {
             plan,
             config: state.config().clone(),
             runtime: state.task_ctx(),
-            schema,
+            schema: self.schema,
         })
     }
-}
-
-fn internal(error: datafusion::error::DataFusionError) -> Error {
-    Error::internal(format!("the plan cannot be put together: {}", error.strip_backtrace()))
 }
 
 /// Makes `+`, `-` and `*` of whole numbers fail on overflow, as in Spark's ANSI mode.
@@ -287,7 +208,7 @@ fn strict_arithmetic(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn Execution
     Ok(strict.data)
 }
 
-fn strict_expr(expr: Arc<dyn PhysicalExpr>) -> DfResult<Arc<dyn PhysicalExpr>> {
+pub(crate) fn strict_expr(expr: Arc<dyn PhysicalExpr>) -> DfResult<Arc<dyn PhysicalExpr>> {
     let strict = expr.transform_up(|e| match e.downcast_ref::<BinaryExpr>() {
         Some(binary) => {
             let strict = binary.clone().with_fail_on_overflow(true);

@@ -7,7 +7,8 @@ use crate::physical::PhysicalStep;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
-use pelton_core::OutputMode;
+pub use pelton_core::TableRows as VersionedRows;
+use pelton_core::{BatchId, OutputMode};
 use std::sync::Arc;
 
 /// A way of rows through stateless steps.
@@ -279,23 +280,14 @@ pub struct StaticRelation {
     pub name: String,
     /// Its schema.
     pub schema: SchemaRef,
-    /// Its rows. The version changes when the tables have; the rows of a version never do.
-    pub rows: Box<dyn Fn() -> pelton_core::Result<VersionedRows> + Send + Sync>,
-}
-
-/// The rows of a static relation at some moment.
-#[derive(Clone)]
-pub struct VersionedRows {
-    /// Grows when the rows change.
-    pub version: u64,
-    /// One batch, perhaps without rows.
-    pub rows: datafusion::arrow::array::RecordBatch,
+    /// Its rows as a micro-batch sees them. The version changes when the tables have; the rows of a version never do.
+    pub rows: Box<dyn Fn(BatchId) -> pelton_core::Result<VersionedRows> + Send + Sync>,
 }
 
 /// Takes note of event times. Spark's `EventTimeWatermarkExec`; changes no row.
 pub struct WatermarkStep {
     /// Which of the plan's watermarks.
     pub index: usize,
-    /// The event-time column's position: a timestamp.
-    pub column: usize,
+    /// The event-time column's name: a timestamp.
+    pub column: String,
 }

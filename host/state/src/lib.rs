@@ -7,4 +7,4 @@ mod memory;
 mod rows;
 
 pub use memory::MemoryStateStore;
-pub use rows::{EncodedRows, RowCodec};
+pub use rows::{EncodedRows, RowCodec, key_group, ordered_i64, split_ordered_i64};

@@ -6,7 +6,7 @@ use pelton_connectors::decode::options::OptionMap;
 use pelton_connectors::source::Stores;
 use pelton_connectors::source::file::{FileFormat, FileSource, FileSourceOptions};
 use pelton_connectors::source::rate::{RateSource, RateSourceOptions};
-use pelton_core::{FileManager, Result, Source};
+use pelton_core::{Error, FileManager, Result, Source};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::{self as spec, SourceSpec};
 use std::sync::Arc;
@@ -52,17 +52,26 @@ pub(crate) async fn open(
             let opened = FileSource::open(name, &file_options(file, source)?, log, stores).await?;
             OpenSource::File(Box::new(opened))
         }
+        SourceSpec::Memory(_) => {
+            return Err(Error::invalid("a memory source has rows in `pelton test` only")
+                .hint("give the source another connector, or run the pipeline from a test script"));
+        }
         SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
     })
 }
 
-fn file_options(file: &PipelineFile, source: &spec::FileSource) -> Result<FileSourceOptions> {
-    let format = match source.format {
+/// The formats of files, as the connectors call them.
+pub(super) fn file_format(format: spec::Format) -> FileFormat {
+    match format {
         spec::Format::Json => FileFormat::Json,
         spec::Format::Csv => FileFormat::Csv,
         spec::Format::Parquet => FileFormat::Parquet,
         spec::Format::Text => FileFormat::Text,
-    };
+    }
+}
+
+fn file_options(file: &PipelineFile, source: &spec::FileSource) -> Result<FileSourceOptions> {
+    let format = file_format(source.format);
     let schema =
         source.schema.as_ref().map(|schema| schema.schema(file.text(), file.time_zone())).transpose()?;
     let default = FileSourceOptions::new([source.path.value.clone()], format);

@@ -90,10 +90,8 @@ const PLANNED: [&str; 6] = ["kafka", "socket", "plugin", "avro", "raw", "orc"];
 /// Keys that the design has and this version has not, with what to do instead.
 fn not_yet(key: &str) -> Option<&'static str> {
     Some(match key {
-        "watermark" | "watermark_policy" => "there are no watermarks yet; leave it out",
-        "tables" => "there are no static tables yet; leave it out",
-        "dedup" | "drop_duplicates" => "there is no deduplication yet",
-        "join" | "union" | "limit" | "sort" | "aggregate" | "group_by" => "there is no such step yet",
+        "drop_duplicates" => "the step is called `dedup`",
+        "join" | "union" | "limit" | "sort" | "aggregate" | "group_by" => "write it as a `sql` step",
         "key" => "there are no stateful plugin functions yet; leave it out",
         "allow" => "plugins get no capabilities yet; leave it out",
         _ => return None,
@@ -120,6 +118,7 @@ fn shape(enum_name: &str) -> Shape {
         "SchemaSpec" => Shape::ByKind(&[("text", "ddl"), ("a map of keys", "columns")]),
         "SelectItem" => Shape::ByKind(&[("text", "expression"), ("a map of keys", "named")]),
         "SelectSpec" => Shape::ByKind(&[("text", "one"), ("a list", "many"), ("a map of keys", "named")]),
+        "DedupSpec" => Shape::ByKind(&[("text", "all"), ("a list", "columns"), ("a map of keys", "full")]),
         "Truncate" => Shape::ByKind(&[("true or false", "flag"), ("a number", "width")]),
         _ => Shape::Plain,
     }

@@ -7,6 +7,7 @@
 mod declared;
 mod deserialize;
 mod document;
+mod events;
 mod location;
 mod node;
 mod reference;
@@ -16,6 +17,10 @@ mod sources;
 mod values;
 
 pub use document::Document;
+pub use events::{
+    DedupSpec, DedupStep, LatePolicy, MemorySource, TableSpec, WatermarkPolicySpec, WatermarkSpec,
+    WatermarkStep,
+};
 pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
@@ -38,8 +43,11 @@ pub struct PipelineFile {
     /// The plugins that steps and SQL may use, by the name that they have in this file.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginSpec>,
-    /// Where rows come from, by name. This version takes exactly one source; it is the first step's `input`.
+    /// Where rows come from, by name. SQL reads each by its name; a single one is the first step's `input`, too.
     pub sources: Spanned<BTreeMap<String, SourceSpec>>,
+    /// Static tables, by the name that SQL joins them by.
+    #[serde(default)]
+    pub tables: BTreeMap<String, Spanned<TableSpec>>,
     /// What is done with the rows, in order. Each step's result is the next one's `input`.
     #[serde(default)]
     pub steps: Vec<StepSpec>,
@@ -49,6 +57,16 @@ pub struct PipelineFile {
     /// When the next micro-batch starts.
     #[serde(default)]
     pub trigger: TriggerSpec,
+    /// How several watermarks make the query's: `min` or `max`. A checkpoint keeps the policy that it began with.
+    #[serde(default)]
+    pub watermark_policy: WatermarkPolicySpec,
+    /// Runs micro-batches without data when the watermark has moved and something can become final or expire. Spark's
+    /// `spark.sql.streaming.noDataMicroBatches.enabled`.
+    #[serde(default = "yes")]
+    pub no_data_batches: bool,
+    /// What becomes of rows behind the watermark: `drop` counts them, `dead_letter` keeps them, too.
+    #[serde(default)]
+    pub on_late: LatePolicy,
     /// Where rows go.
     pub sink: SinkSpec,
     /// The directory that remembers how far the query has come: a path or an `object_store` URL.
@@ -64,6 +82,10 @@ pub struct PipelineFile {
     #[serde(skip)]
     #[schemars(skip)]
     text: Arc<SourceText>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The session time zone.
@@ -135,7 +157,7 @@ pub struct PluginLimits {
     pub table_elements: Option<u64>,
 }
 
-/// A step: one of the keys `filter`, `select`, `sql` or `plugin`, and perhaps a `name`.
+/// A step: one of the keys `filter`, `select`, `sql`, `plugin`, `watermark` or `dedup`, and perhaps a `name`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(untagged)]
@@ -148,6 +170,10 @@ pub enum StepSpec {
     Sql(SqlStep),
     /// Runs the rows through a plugin's function.
     Plugin(PluginStep),
+    /// Declares the event time of the rows.
+    Watermark(WatermarkStep),
+    /// Keeps the first row of each key.
+    Dedup(DedupStep),
 }
 
 /// Keeps the rows for which an expression is true.
@@ -199,7 +225,7 @@ pub enum SelectItem {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqlStep {
-    /// A SELECT in Spark's dialect over the table `input`.
+    /// A SELECT in Spark's dialect over the table `input` (the step before), all sources and all static tables.
     pub sql: Spanned<String>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
@@ -308,6 +334,7 @@ impl PipelineFile {
             .map_err(|error| source.error(error.span.unwrap_or_default(), error.message))?;
         file.text = Arc::new(source);
         file.check_time_zone()?;
+        file.check_names()?;
         Ok(file)
     }
 
@@ -326,20 +353,24 @@ impl PipelineFile {
         &self.time_zone.0.value
     }
 
-    /// The one source and its name. More than one is refused: this version has no union.
-    pub fn source(&self) -> Result<(&str, &SourceSpec)> {
-        let mut sources = self.sources.value.iter();
-        match (sources.next(), sources.next()) {
-            (Some((name, source)), None) => Ok((name, source)),
-            (None, _) => Err(self.text.error(self.sources.span, "a pipeline needs a source".into())),
-            (Some((first, _)), Some((second, _))) => {
-                let what = format!(
-                    "this version takes one source, and here are more ('{first}', '{second}'); \
-                     several sources need a union or a join, which do not exist yet"
-                );
-                Err(self.text.error(self.sources.span, what))
+    /// SQL knows sources and tables by name, and the step before as `input`.
+    fn check_names(&self) -> Result<()> {
+        let places = self.tables.iter().map(|(name, table)| (name, table.span));
+        let sources = self.sources.value.keys().map(|name| (name, self.sources.span));
+        if self.sources.value.is_empty() {
+            return Err(self.text.error(self.sources.span, "a pipeline needs a source".into()));
+        }
+        for (name, span) in sources.chain(places) {
+            if name.eq_ignore_ascii_case("input") {
+                let what = "'input' is the step before; give the source or table another name";
+                return Err(self.text.error(span, what.into()));
+            }
+            if self.tables.contains_key(name) && self.sources.value.contains_key(name) {
+                let span = self.tables[name].span;
+                return Err(self.text.error(span, format!("'{name}' is the name of a source already")));
             }
         }
+        Ok(())
     }
 
     fn check_time_zone(&self) -> Result<()> {

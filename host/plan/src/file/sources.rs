@@ -1,5 +1,6 @@
 //! The sources of a pipeline file.
 
+use super::events::{MemorySource, WatermarkSpec};
 use super::node::Span;
 use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use pelton_core::MalformedPolicy;
@@ -17,14 +18,26 @@ pub enum SourceSpec {
     File(Box<FileSource>),
     /// Numbered rows at a steady rate, for trying things out.
     Rate(RateSource),
+    /// Rows that a test script gives.
+    Memory(MemorySource),
 }
 
 impl SourceSpec {
+    /// The event time that it declares.
+    pub fn watermark(&self) -> Option<&Spanned<WatermarkSpec>> {
+        match self {
+            Self::File(source) => source.watermark.as_ref(),
+            Self::Rate(source) => source.watermark.as_ref(),
+            Self::Memory(source) => source.watermark.as_ref(),
+        }
+    }
+
     /// The word in the file.
     pub fn connector(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
             Self::Rate(_) => "rate",
+            Self::Memory(_) => "memory",
         }
     }
 }
@@ -73,6 +86,9 @@ pub struct FileSource {
     #[serde(default, deserialize_with = "policy")]
     #[schemars(with = "MalformedPolicySchema")]
     pub on_malformed: MalformedPolicy,
+    /// The event time of its rows.
+    #[serde(default)]
+    pub watermark: Option<Spanned<WatermarkSpec>>,
 }
 
 /// `null` without quotes is YAML's null, and means the policy of that name here.
@@ -93,6 +109,9 @@ pub struct RateSource {
     /// In how many parts each micro-batch is produced.
     #[serde(default)]
     pub num_partitions: Option<Spanned<u64>>,
+    /// The event time of its rows.
+    #[serde(default)]
+    pub watermark: Option<Spanned<WatermarkSpec>>,
 }
 
 fn one() -> Spanned<u64> {

@@ -40,11 +40,9 @@ fn reads_the_designs_example() {
     assert_eq!(strict.config["minutes"], 15);
     assert_eq!(strict.limits.memory, Some(ByteSize(64 << 20)));
     assert_eq!(file.plugins["flights"].options().path.value, "plugins/flights.wasm");
-    let (name, SourceSpec::File(source)) = file.source().expect("one source") else {
-        panic!("a file source")
-    };
+    let SourceSpec::File(source) = &file.sources.value["flights"] else { panic!("a file source") };
     assert_eq!(
-        (name, source.format, source.on_malformed),
+        ("flights", source.format, source.on_malformed),
         ("flights", Format::Json, pelton_core::MalformedPolicy::Drop)
     );
     assert_eq!(source.options.texts()["null_value"], "NA");
@@ -65,9 +63,7 @@ fn reads_the_designs_example() {
 fn reads_json() {
     let text = r#"{"name": "q", "sources": {"r": {"connector": "rate"}}, "sink": {"connector": "memory"}}"#;
     let file = PipelineFile::read(text, "p.json", &[]).expect("reads");
-    assert!(
-        matches!(file.source().expect("one"), ("r", SourceSpec::Rate(r)) if r.rows_per_second.value == 1)
-    );
+    assert!(matches!(&file.sources.value["r"], SourceSpec::Rate(r) if r.rows_per_second.value == 1));
 }
 
 #[test]
@@ -122,26 +118,81 @@ fn a_wrong_type_is_shown_in_its_place() {
 fn what_does_not_exist_yet_is_refused_not_ignored() {
     let first = |text: &str| refused(text).lines().next().unwrap_or_default().to_owned();
     assert_eq!(
+        first(&GOOD.replace("connector: file", "connector: flie")),
+        "p.yaml:7:16: 'flie' is not possible here; did you mean 'file'?"
+    );
+    assert_eq!(
+        first(&GOOD.replace("Europe/Berlin", "Europe/Berln")),
+        "p.yaml:23:12: there is no time zone 'Europe/Berln'; did you mean 'Europe/Berlin'?"
+    );
+}
+
+#[test]
+fn a_wrong_type_is_shown_in_its_place() {
+    let first = |text: &str| refused(text).lines().next().unwrap_or_default().to_owned();
+    assert_eq!(
+        first(&GOOD.replace("max_files_per_trigger: 1", "max_files_per_trigger: many")),
+        "p.yaml:11:28: expected u64, found the text 'many'"
+    );
+    assert_eq!(
+        first(&GOOD.replace("10 seconds", "10 secnds")),
+        "p.yaml:20:28: '10 secnds' is not a duration: there is no unit 'secnds'; did you mean 'second'?"
+    );
+    assert_eq!(
+        first(&GOOD.replace("64MiB", "64 MiBs")),
+        "p.yaml:4:71: '64 MiBs' is not a number of bytes; write for example '64MiB'"
+    );
+    assert_eq!(
+        first(&GOOD.replace("    path: examples/data/flights/*.jsonl\n", "")),
+        "p.yaml:7:5: the key 'path' is missing here"
+    );
+    assert_eq!(
+        first(&GOOD.replace("  - plugin: flights.classify\n", "  - plugin: a.b\n    sql: SELECT 1\n")),
+        "p.yaml:18:5: a step does one thing; 'plugin' and 'sql' are two steps"
+    );
+}
+
+#[test]
+fn what_does_not_exist_yet_is_refused_not_ignored() {
+    let first = |text: &str| refused(text).lines().next().unwrap_or_default().to_owned();
+    assert_eq!(
         first(&GOOD.replace("    on_malformed: drop", "    watermark: {column: ts, delay: 10 minutes}")),
         "p.yaml:13:5: 'watermark' is not supported in this version: there are no watermarks yet; leave it out"
     );
     assert_eq!(
         first(&GOOD.replace("connector: file", "connector: kafka")),
-        "p.yaml:7:16: 'kafka' is not supported in this version, which has: file, rate"
+        "p.yaml:7:16: 'kafka' is not supported in this version, which has: file, rate, memory"
     );
-    assert!(first(&format!("{GOOD}tables: {{}}\n")).contains("there are no static tables yet"));
-    assert!(
-        first(&GOOD.replace("  - plugin: flights.classify", "  - dedup: [a]"))
-            .contains("no deduplication yet")
-    );
+    assert!(first(&GOOD.replace("  - plugin: flights.classify", "  - limit: 3")).contains("`sql` step"));
 }
 
 #[test]
-fn two_sources_are_refused() {
-    let text = GOOD.replace("sources:\n", "sources:\n  more: {connector: rate}\n");
+fn event_time_and_tables_are_read() {
+    let text = GOOD.replace("    on_malformed: drop", "    watermark: {column: ts, delay: 1 month}")
+        + "tables: {d: {schema: {k: string}, rows: [{k: a}]}}\nwatermark_policy: max\non_late: dead_letter\n";
+    let text =
+        text.replace("  - plugin: flights.classify", "  - dedup: {columns: [a], within_watermark: true}");
     let file = PipelineFile::read(&text, "p.yaml", &[]).expect("reads");
-    let message = file.source().expect_err("refused").message().to_owned();
-    assert!(message.contains("'flights', 'more'") && message.contains("p.yaml:"), "{message}");
+    let watermark = file.sources.value["flights"].watermark().expect("a watermark");
+    assert_eq!(watermark.value.delay.interval().as_millis(), 31 * 86_400_000);
+    assert_eq!(file.tables["d"].value.rows.as_ref().map(Vec::len), Some(1));
+    assert_eq!((file.watermark_policy, file.on_late), (WatermarkPolicySpec::Max, LatePolicy::DeadLetter));
+    assert!(file.no_data_batches);
+    let dedup = file.steps.iter().find_map(|step| match step {
+        StepSpec::Dedup(dedup) => Some(dedup.dedup.value.parts()),
+        _ => None,
+    });
+    assert!(matches!(dedup, Some((Some([column]), true)) if column.value == "a"));
+}
+
+#[test]
+fn names_that_sql_could_not_tell_apart_are_refused() {
+    let first = |text: &str| refused(text).lines().next().unwrap_or_default().to_owned();
+    let table = "tables: {flights: {schema: {k: string}, rows: []}}\n";
+    assert!(first(&format!("{GOOD}{table}")).contains("'flights' is the name of a source already"));
+    assert!(
+        first(&format!("{GOOD}{}", table.replace("flights", "input"))).contains("'input' is the step before")
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `sql::session` registers them over the others; nothing here plans.
 
 pub(crate) mod access;
+pub(crate) mod aggregate;
 pub(crate) mod arithmetic;
 mod clock;
 mod from_json;
@@ -14,6 +15,7 @@ pub(crate) mod plugin;
 mod text;
 mod times;
 pub(crate) mod timestamp;
+pub(crate) mod window;
 
 use datafusion::logical_expr::ScalarUDF;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub(crate) fn all(time_zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     let mut functions = vec![from_json::udf(time_zone)];
     functions.extend(clock::all(time_zone));
     functions.extend(times::all(time_zone));
+    functions.extend(window::all(time_zone));
     functions.extend(text::all(time_zone));
     functions.extend(arithmetic::all(time_zone));
     functions.extend(access::all(time_zone));

@@ -12,13 +12,14 @@ mod rewrite;
 mod session;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub(crate) use errors::Placed;
 pub use errors::evaluation_error;
 pub use session::Plugins;
-pub(crate) use session::{INPUT, Session};
+pub(crate) use session::{INPUT, Relations, Session};
 
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
@@ -37,13 +38,13 @@ const DEPTH_MAX: usize = 200;
 
 impl Session {
     /// A whole SELECT over `input`.
-    pub(crate) fn query(&self, sql: Placed<'_>, input: &SchemaRef) -> Result<LogicalPlan> {
+    pub(crate) fn query(&self, sql: Placed<'_>, input: &Relations) -> Result<LogicalPlan> {
         let query = parse(sql, |parser| parser.parse_query())?;
         self.plan(*query, sql, input)
     }
 
     /// `SELECT * FROM input WHERE …`
-    pub(crate) fn filter(&self, sql: Placed<'_>, input: &SchemaRef) -> Result<LogicalPlan> {
+    pub(crate) fn filter(&self, sql: Placed<'_>, input: &Relations) -> Result<LogicalPlan> {
         let condition = parse(sql, |parser| parser.parse_expr())?;
         let mut select = all_of_input(sql)?;
         select.selection = Some(condition);
@@ -54,7 +55,7 @@ impl Session {
     pub(crate) fn select(
         &self,
         items: &[(Placed<'_>, Option<&str>)],
-        input: &SchemaRef,
+        input: &Relations,
     ) -> Result<LogicalPlan> {
         let Some((first, _)) = items.first() else {
             return Err(pelton_core::Error::invalid("a select step needs at least one column"));
@@ -84,7 +85,7 @@ impl Session {
     pub(crate) fn plugin_filter(
         &self,
         sql: Placed<'_>,
-        input: &SchemaRef,
+        input: &Relations,
     ) -> Result<Option<PluginFilterCall>> {
         let mut condition = parse(sql, |parser| parser.parse_expr())?;
         while let Expr::Nested(inner) = condition {
@@ -111,7 +112,7 @@ impl Session {
         Ok(Some(PluginFilterCall { plugin, function: name, arguments }))
     }
 
-    fn plan(&self, mut query: Query, sql: Placed<'_>, input: &SchemaRef) -> Result<LogicalPlan> {
+    fn plan(&self, mut query: Query, sql: Placed<'_>, input: &Relations) -> Result<LogicalPlan> {
         self.check_functions(&query, sql)?;
         let type_of = |expr: &Expr, select: &Select| self.type_of(expr, select, input);
         rewrite::rewrite(&mut query, input, &type_of)
@@ -131,20 +132,20 @@ impl Session {
         });
         let analyzed = match first {
             Ok(analyzed) => analyzed,
-            Err(error) if errors::is_own(&error) => return Err(sql.plan_error(error, input)),
+            Err(error) if errors::is_own(&error) => return Err(sql.plan_error(error, &input.columns())),
             // A function that takes nothing but `int` where DataFusion's literals are `long`, or a lambda.
             Err(error) => {
                 let mut typed = statement;
                 rewrite::int_literals(&mut typed);
                 let second = self.statement(&typed, input).and_then(|plan| self.analyze(plan));
-                second.map_err(|_| sql.plan_error(error, input))?
+                second.map_err(|_| sql.plan_error(error, &input.columns()))?
             }
         };
-        casts::spark_casts(analyzed, self).map_err(|e| sql.plan_error(e, input))
+        casts::spark_casts(analyzed, self).map_err(|e| sql.plan_error(e, &input.columns()))
     }
 
-    fn statement(&self, statement: &Statement, input: &SchemaRef) -> DfResult<LogicalPlan> {
-        let tables = self.over(input.clone());
+    fn statement(&self, statement: &Statement, input: &Relations) -> DfResult<LogicalPlan> {
+        let tables = self.over(input);
         SqlToRel::new_with_options(&tables, options()).sql_statement_to_plan(statement.clone())
     }
 
@@ -152,7 +153,7 @@ impl Session {
         self.state().analyzer().execute_and_check(plan, self.state().config_options(), |_, _| {})
     }
 
-    fn type_of(&self, expr: &Expr, select: &Select, input: &SchemaRef) -> Option<DataType> {
+    fn type_of(&self, expr: &Expr, select: &Select, input: &Relations) -> Option<DataType> {
         let item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new("x") };
         let select = Select {
             projection: vec![item],
@@ -225,12 +226,6 @@ impl Session {
             return None;
         }
         let point_at = parts.last().copied().unwrap_or_default().to_owned();
-        if ["window", "session_window", "window_time"].contains(&lower.as_str()) {
-            return Some((
-                point_at,
-                format!("{lower}() is not supported in this version: there is no event time yet"),
-            ));
-        }
         let names = self.function_names();
         let near = pelton_core::suggest::nearest(&lower, names.iter().map(String::as_str));
         let near = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));

@@ -1,7 +1,8 @@
 //! Changes to parsed SQL before DataFusion plans it: names regardless of case, and what Spark writes another way.
 
-use super::generators;
-use datafusion::arrow::datatypes::{DataType, Schema};
+use super::session::Relations;
+use super::{generators, windows};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
@@ -14,12 +15,20 @@ use std::ops::ControlFlow;
 pub(super) type TypeOf<'a> = &'a dyn Fn(&Expr, &Select) -> Option<DataType>;
 
 /// Rewrites a query in place. The error is a message and the expression's text that it is about.
-pub(super) fn rewrite(query: &mut Query, input: &Schema, type_of: TypeOf<'_>) -> Result<(), (String, Ident)> {
+pub(super) fn rewrite(
+    query: &mut Query,
+    relations: &Relations,
+    type_of: TypeOf<'_>,
+) -> Result<(), (String, Ident)> {
     let mut names = Names::default();
-    input.fields().iter().for_each(|field| names.add(field.name()));
+    let columns = relations.columns();
+    columns.fields().iter().for_each(|field| names.add(field.name()));
+    let mut tables = Names::default();
+    relations.names().into_iter().for_each(|name| tables.add(name));
+    windows::name_windows(query, &columns);
     let mut aliases = Aliases(&mut names);
     let _ = query.visit(&mut aliases);
-    let mut rewriter = Rewriter { names, type_of };
+    let mut rewriter = Rewriter { names, tables, type_of };
     match query.visit(&mut rewriter) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
@@ -82,28 +91,28 @@ impl VisitorMut for Aliases<'_> {
 
 struct Rewriter<'a> {
     names: Names,
+    tables: Names,
     type_of: TypeOf<'a>,
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = Box<(String, Ident)>;
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
-        if let [ObjectNamePart::Identifier(ident)] = relation.0.as_mut_slice() {
-            if ident.value.eq_ignore_ascii_case(super::session::INPUT) {
-                ident.value = super::session::INPUT.to_owned();
-            } else {
-                self.names.respell(ident);
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
     /// Before the children, so that a column's name is the text that the user wrote.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         generators::expand(select, self.type_of)?;
         for item in &mut select.projection {
             name_item(item);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
+        if let [ObjectNamePart::Identifier(ident)] = relation.0.as_mut_slice() {
+            self.tables.respell(ident);
+            if self.tables.spellings.get(&ident.value.to_lowercase()).is_none() {
+                self.names.respell(ident);
+            }
         }
         ControlFlow::Continue(())
     }
@@ -133,10 +142,8 @@ impl VisitorMut for Rewriter<'_> {
 
 impl Rewriter<'_> {
     fn respell_part(&self, part: &mut Ident) {
-        match part.value.eq_ignore_ascii_case(super::session::INPUT) && part.quote_style.is_none() {
-            true => part.value = super::session::INPUT.to_owned(),
-            false => self.names.respell(part),
-        }
+        self.names.respell(part);
+        self.tables.respell(part);
     }
 }
 
@@ -146,6 +153,9 @@ fn name_item(item: &mut SelectItem) {
     let name = match &*expr {
         Expr::Identifier(ident) => ident.value.clone(),
         Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
+        Expr::Function(function) if windows::window_name(function).is_some() => {
+            windows::window_name(function).unwrap_or_default().to_owned()
+        }
         other => other.to_string(),
     };
     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('`', name) };

@@ -3,7 +3,7 @@
 use super::planner::{SparkPlanner, SparkTypes};
 use crate::functions;
 use crate::input::InputTable;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::datasource::provider_as_source;
@@ -15,7 +15,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion_spark::SessionStateBuilderSpark;
-use pelton_core::{FunctionKind, Plugin};
+use pelton_core::suggest::did_you_mean;
+use pelton_core::{Error, FunctionKind, Plugin};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -28,12 +29,48 @@ pub type Plugins = BTreeMap<String, Arc<dyn Plugin>>;
 /// Name of the table that a step reads.
 pub(crate) const INPUT: &str = "input";
 
+/// The tables that a step may read, by name: `input` is the step before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Relations(Vec<(String, SchemaRef)>);
+
+impl Relations {
+    /// Adds a table, or replaces the one of that name.
+    pub(crate) fn set(&mut self, name: &str, schema: SchemaRef) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some(relation) => relation.1 = schema,
+            None => self.0.push((name.to_owned(), schema)),
+        }
+    }
+
+    /// The schema of a table.
+    pub(crate) fn get(&self, name: &str) -> Option<&SchemaRef> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
+    }
+
+    /// The names of all tables.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// All columns of all tables, for messages; of columns with one name the first.
+    pub(crate) fn columns(&self) -> Schema {
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for field in self.0.iter().flat_map(|(_, schema)| schema.fields()) {
+            if !fields.iter().any(|known| known.name() == field.name()) {
+                fields.push(field.clone());
+            }
+        }
+        Schema::new(fields)
+    }
+}
+
 /// Plans and optimises for one query.
 pub(crate) struct Session {
     state: SessionState,
     planners: Vec<Arc<dyn ExprPlanner>>,
     types: Arc<dyn TypePlanner>,
     functions: HashMap<String, Arc<ScalarUDF>>,
+    aggregates: HashMap<String, Arc<AggregateUDF>>,
     higher_order: HashMap<String, Arc<HigherOrderUDF>>,
     pub(crate) plugins: Plugins,
     pub(crate) time_zone: Arc<str>,
@@ -62,6 +99,7 @@ impl Session {
                 scalar.insert(name.to_owned(), function.clone());
             }
         }
+        let aggregates = aggregates(&state);
         let mut higher_order = state.higher_order_functions().clone();
         for (spark, ours) in functions::ALIASES {
             if let Some(function) = scalar.get(*ours).cloned() {
@@ -74,16 +112,16 @@ impl Session {
         let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(SparkPlanner::new(&scalar))];
         planners.extend(state.expr_planners().iter().cloned());
         let types = Arc::new(SparkTypes { time_zone: time_zone.clone() });
-        Self { state, planners, types, functions: scalar, higher_order, plugins, time_zone }
+        Self { state, planners, types, functions: scalar, aggregates, higher_order, plugins, time_zone }
     }
 
     pub(crate) fn state(&self) -> &SessionState {
         &self.state
     }
 
-    /// A view of the session in which `input` has this schema.
-    pub(crate) fn over(&self, input: SchemaRef) -> Tables<'_> {
-        Tables { session: self, input }
+    /// A view of the session in which these tables exist.
+    pub(crate) fn over<'a>(&'a self, relations: &'a Relations) -> Tables<'a> {
+        Tables { session: self, relations }
     }
 
     /// The plugin and function that `name` (`plugin.function`) names, if it names a scalar function.
@@ -104,14 +142,14 @@ impl Session {
     pub(crate) fn has_function(&self, name: &str) -> bool {
         self.functions.contains_key(name)
             || self.higher_order.contains_key(name)
-            || self.state.aggregate_functions().contains_key(name)
+            || self.aggregates.contains_key(name)
             || self.state.window_functions().contains_key(name)
             || self.plugin_function(name).is_some()
     }
 
     /// Names of all functions, for suggestions.
     pub(crate) fn function_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.functions.keys().chain(self.higher_order.keys()).cloned().collect();
+        let mut names: Vec<String> = self.functions.keys().chain(self.aggregates.keys()).chain(self.higher_order.keys()).cloned().collect();
         names.extend(["explode", "explode_outer", "posexplode", "posexplode_outer"].map(str::to_owned));
         for (plugin_name, plugin) in &self.plugins {
             let scalars = plugin.manifest().functions.iter().filter(|f| f.kind == FunctionKind::Scalar);
@@ -120,6 +158,20 @@ impl Session {
         names.sort();
         names
     }
+}
+
+/// DataFusion's aggregate functions, with ours over them and Spark's names beside theirs.
+fn aggregates(state: &SessionState) -> HashMap<String, Arc<AggregateUDF>> {
+    let mut all = state.aggregate_functions().clone();
+    for function in functions::aggregate::all() {
+        all.insert(function.name().to_owned(), function);
+    }
+    for (spark, ours) in functions::aggregate::ALIASES {
+        if let Some(function) = all.get(*ours).cloned() {
+            all.entry((*spark).to_owned()).or_insert(function);
+        }
+    }
+    all
 }
 
 /// DataFusion's rules without those that move or merge filters: a filter guards what comes after it (`x <> 0`, then
@@ -153,15 +205,20 @@ fn config(time_zone: &str) -> SessionConfig {
 /// What names mean while one step is planned.
 pub(crate) struct Tables<'a> {
     session: &'a Session,
-    input: SchemaRef,
+    relations: &'a Relations,
 }
 
 impl ContextProvider for Tables<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
-        if name.table() == INPUT && name.schema().is_none() {
-            return Ok(provider_as_source(Arc::new(InputTable::new(self.input.clone()))));
+        match self.relations.get(name.table()).filter(|_| name.schema().is_none()) {
+            Some(schema) => Ok(provider_as_source(Arc::new(InputTable::new(schema.clone())))),
+            None => {
+                let known = self.relations.names();
+                let near = did_you_mean(name.table(), known.iter().copied());
+                let what = format!("there is no table '{name}'{near}; here are {}", known.join(", "));
+                Err(DataFusionError::External(Box::new(Error::invalid(what))))
+            }
         }
-        Err(DataFusionError::Plan(format!("there is no table '{name}'; a step reads the table 'input'")))
     }
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         &self.session.planners
@@ -178,7 +235,7 @@ impl ContextProvider for Tables<'_> {
         self.session.higher_order.get(name).cloned()
     }
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.session.state.aggregate_functions().get(name).cloned()
+        self.session.aggregates.get(name).cloned()
     }
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.session.state.window_functions().get(name).cloned()
@@ -196,7 +253,7 @@ impl ContextProvider for Tables<'_> {
         self.session.higher_order.keys().cloned().collect()
     }
     fn udaf_names(&self) -> Vec<String> {
-        self.session.state.aggregate_functions().keys().cloned().collect()
+        self.session.aggregates.keys().cloned().collect()
     }
     fn udwf_names(&self) -> Vec<String> {
         self.session.state.window_functions().keys().cloned().collect()

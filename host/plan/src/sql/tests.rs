@@ -16,7 +16,8 @@ fn resolve_with(steps: &str, rest: &str) -> Result<LogicalPlan> {
     );
     let file = PipelineFile::read(&text, "p.yaml", &[])?;
     let source_schema = Arc::new(Schema::new(parse_columns(COLUMNS, file.time_zone()).expect("columns")));
-    LogicalPlan::resolve(&file, &PlanInputs { source_schema, plugins: BTreeMap::new() })
+    let sources = file.sources.value.keys().map(|name| (name.clone(), source_schema.clone())).collect();
+    LogicalPlan::resolve(&file, &PlanInputs { sources, ..PlanInputs::default() })
 }
 
 fn resolve(steps: &str) -> Result<LogicalPlan> {

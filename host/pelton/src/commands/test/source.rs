@@ -70,6 +70,7 @@ pub(super) fn schema_of(file: &PipelineFile, name: &str, spec: &SourceSpec) -> R
             ))
             .hint("declare its columns in the pipeline file")),
         },
+        SourceSpec::Memory(source) => source.schema.schema(file.text(), file.time_zone()),
         SourceSpec::Rate(_) => {
             let zone = Some(Arc::from(file.time_zone()));
             Ok(Arc::new(Schema::new(vec![

@@ -1,0 +1,247 @@
+//! Deduplication: the first row of each key goes on, in the order of the input.
+//!
+//! Spark's `dropDuplicates` and `dropDuplicatesWithinWatermark`. Driven by the dataflow; asks no clock: a key is
+//! forgotten when the watermark says so.
+//!
+//! Tables (`[…]` are parts of the key; the value is empty if not said otherwise):
+//! * never forgotten: `keys` = `[key group][key]`;
+//! * by the event time among the keys: `keys` = `[time][key group][key]`, so that what is over stands together;
+//! * within the watermark: `keys` = `[key group][key]` → expiry, and `expiry` = `[expiry][key group][key]`.
+
+use super::event_time::{EventTimes, micros, without_late_rows};
+use super::keyed::{Keys, gather};
+use super::layout::{Arena, NO_TIME, for_entries, through_time, time_bytes};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use bytes::Bytes;
+use datafusion::common::HashSet;
+use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
+use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
+use pelton_state::RowCodec;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Dedup {
+    keys: Vec<usize>,
+    codec: RowCodec,
+    event_time: Option<EventTimeColumn>,
+    expiry: DedupExpiry,
+    has_watermark: bool,
+    schema: SchemaRef,
+    keys_table: String,
+    expiry_table: String,
+}
+
+/// Rows that are not late, with their keys and the times by which these are forgotten.
+struct Source {
+    rows: RecordBatch,
+    keys: Keys,
+    times: Vec<i64>,
+}
+
+/// Rows of a source that concern one shard, ascending; no two of a part have the same key.
+struct Chunk {
+    source: Arc<Source>,
+    rows: Vec<u32>,
+}
+
+impl Dedup {
+    /// The operator of a node.
+    pub(crate) fn new(spec: &plan::Dedup, node: &StatefulNode) -> Result<Self> {
+        let input = node.inputs.first().ok_or_else(|| Error::internal("a dedup without an input"))?;
+        let types: Vec<DataType> =
+            spec.keys.iter().map(|column| input.field(*column).data_type().clone()).collect();
+        if spec.event_time.is_none() && spec.expiry != DedupExpiry::Never {
+            return Err(Error::internal("a dedup by an event time that is not there"));
+        }
+        Ok(Self {
+            keys: spec.keys.clone(),
+            codec: RowCodec::new(types).map_err(|e| e.context(format!("operator '{}'", node.name)))?,
+            event_time: spec.event_time,
+            expiry: spec.expiry,
+            has_watermark: node.watermark_offset_ms.is_some(),
+            schema: node.schema.clone(),
+            keys_table: format!("{}/keys", node.name),
+            expiry_table: format!("{}/expiry", node.name),
+        })
+    }
+
+    fn source(&self, rows: RecordBatch) -> Result<Source> {
+        let columns: Vec<ArrayRef> = self.keys.iter().map(|column| rows.column(*column).clone()).collect();
+        let keys = Keys::encode(&self.codec, &columns)?;
+        let times = match (self.expiry, self.event_time) {
+            (DedupExpiry::Never, _) | (_, None) => Vec::new(),
+            (expiry, Some(column)) => {
+                let times = EventTimes::of(rows.column(column.column))?;
+                let time = |row| match expiry {
+                    DedupExpiry::Within { delay_ms } => {
+                        times.get(row).unwrap_or(0).saturating_add(micros(delay_ms))
+                    }
+                    _ => times.get(row).unwrap_or(NO_TIME),
+                };
+                (0..rows.num_rows()).map(time).collect()
+            }
+        };
+        Ok(Source { rows, keys, times })
+    }
+
+    /// The key in the table, in front of which the time stands if keys are forgotten by it.
+    fn state_keys(&self, candidates: &[(&Source, usize)]) -> Vec<Bytes> {
+        let longest = candidates.first().map_or(0, |(source, row)| source.keys.get(*row).len() + 9);
+        let mut arena = Arena::with_capacity(candidates.len(), longest);
+        for (source, row) in candidates {
+            let (group, key) = ([source.keys.key_group(*row)], source.keys.get(*row));
+            match self.expiry {
+                DedupExpiry::EventTime => arena.push(&[&time_bytes(source.times[*row]), &group, key]),
+                _ => arena.push(&[&group, key]),
+            }
+        }
+        arena.finish()
+    }
+
+    /// Remembers keys, except those that are forgotten with this very micro-batch.
+    fn remember(
+        &self,
+        scope: &NodeScope<'_>,
+        new: Vec<(Bytes, Option<i64>)>,
+        state: &mut dyn StateShard,
+    ) -> Result<u64> {
+        let over = scope.watermark_ms.map(micros);
+        let mut kept = new;
+        kept.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
+        let updated = kept.len() as u64;
+        if let DedupExpiry::Within { .. } = self.expiry {
+            let mut values = Arena::with_capacity(kept.len(), 8);
+            let mut index =
+                Arena::with_capacity(kept.len(), kept.first().map_or(0, |(key, _)| key.len() + 8));
+            for (key, time) in &kept {
+                let time = time_bytes(time.unwrap_or(NO_TIME));
+                values.push(&[&time]);
+                index.push(&[&time, key]);
+            }
+            let entries = index.finish().into_iter().map(|key| StateOp::Put(key, Bytes::new()));
+            state.apply(&self.expiry_table, entries.collect())?;
+            let puts = kept.into_iter().zip(values.finish()).map(|((key, _), time)| StateOp::Put(key, time));
+            state.apply(&self.keys_table, puts.collect())?;
+        } else {
+            let puts = kept.into_iter().map(|(key, _)| StateOp::Put(key, Bytes::new()));
+            state.apply(&self.keys_table, puts.collect())?;
+        }
+        Ok(updated)
+    }
+
+    /// Forgets the keys that are over and says how many they were.
+    fn forget(&self, scope: &NodeScope<'_>, state: &mut dyn StateShard) -> Result<u64> {
+        let Some(watermark_ms) = scope.watermark_ms else {
+            return Ok(0);
+        };
+        let end = through_time(micros(watermark_ms));
+        let mut removed = 0;
+        let table = match self.expiry {
+            DedupExpiry::Never => return Ok(0),
+            DedupExpiry::EventTime => &self.keys_table,
+            DedupExpiry::Within { .. } => &self.expiry_table,
+        };
+        for_entries(state, table, &[], &end, |state, entries| {
+            removed += entries.len() as u64;
+            if let DedupExpiry::Within { .. } = self.expiry {
+                let keys = entries.iter().map(|(key, _)| StateOp::Remove(key.slice(8..)));
+                state.apply(&self.keys_table, keys.collect())?;
+            }
+            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())
+        })?;
+        Ok(removed)
+    }
+}
+
+impl Operator for Dedup {
+    fn counted_tables(&self, _name: &str) -> Vec<String> {
+        vec![self.keys_table.clone()]
+    }
+
+    fn prepare(&self, scope: &NodeScope<'_>, _port: usize, rows: &[RecordBatch]) -> Result<Prepared> {
+        let mut prepared = Prepared::default();
+        let mut sources = Vec::with_capacity(rows.len());
+        for rows in rows {
+            let rows = without_late_rows(scope, rows, self.event_time, &mut prepared)?;
+            sources.push(Arc::new(self.source(rows)?));
+        }
+        let mut seen = HashSet::with_capacity(sources.iter().map(|source| source.rows.num_rows()).sum());
+        let mut shards: Vec<Vec<Chunk>> = (0..SHARDS).map(|_| Vec::new()).collect();
+        for source in &sources {
+            let mut split: [Vec<u32>; SHARDS] = Default::default();
+            for row in 0..source.rows.num_rows() {
+                if seen.insert(source.keys.get(row)) {
+                    split[shard_of(source.keys.key_group(row))].push(row as u32);
+                }
+            }
+            for (shard, rows) in split.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+                shards[shard].push(Chunk { source: source.clone(), rows });
+            }
+        }
+        let pieces = shards.into_iter().enumerate().filter(|(_, chunks)| !chunks.is_empty());
+        prepared.pieces = pieces.map(|(shard, chunks)| (shard, Box::new(chunks) as Piece)).collect();
+        Ok(prepared)
+    }
+
+    fn run(
+        &self,
+        scope: &NodeScope<'_>,
+        _shard: usize,
+        mut pieces: Vec<Vec<Piece>>,
+        state: &mut dyn StateShard,
+    ) -> Result<ShardOutput> {
+        let parts = pieces.pop().unwrap_or_default();
+        let are_several = parts.len() > 1;
+        let mut chunks = Vec::new();
+        for part in parts {
+            let part =
+                part.downcast::<Vec<Chunk>>().map_err(|_| Error::internal("not a piece of a dedup"))?;
+            chunks.extend(*part);
+        }
+        let mut seen = HashSet::new();
+        let mut candidates: Vec<(&Source, usize)> = Vec::new();
+        let mut at: Vec<(usize, usize)> = Vec::new();
+        for (index, chunk) in chunks.iter().enumerate() {
+            for row in chunk.rows.iter().map(|row| *row as usize) {
+                if !are_several || seen.insert(chunk.source.keys.get(row)) {
+                    candidates.push((&chunk.source, row));
+                    at.push((index, row));
+                }
+            }
+        }
+        let keys = self.state_keys(&candidates);
+        let known = if state.len(&self.keys_table) == 0 {
+            vec![None; keys.len()]
+        } else {
+            state.get_many(&self.keys_table, &keys.iter().map(Bytes::as_ref).collect::<Vec<_>>())?
+        };
+        let is_new: Vec<bool> = known.iter().map(Option::is_none).collect();
+        let mut new = is_new.iter();
+        at.retain(|_| new.next() == Some(&true));
+        let keys = keys.into_iter().zip(&candidates).zip(&is_new).filter(|(_, is_new)| **is_new);
+        let new = keys.map(|((key, (source, row)), _)| (key, source.times.get(*row).copied())).collect();
+        let updated = self.remember(scope, new, state)?;
+        let removed = self.forget(scope, state)?;
+        let sources: Vec<_> = chunks.iter().map(|chunk| &chunk.source.rows).collect();
+        Ok(ShardOutput { rows: gather(&self.schema, &sources, &at)?, updated, removed })
+    }
+
+    /// As in Spark, also where no key is ever forgotten.
+    fn watches_watermark(&self) -> bool {
+        self.has_watermark
+    }
+
+    fn waits_for(&self) -> String {
+        match self.expiry {
+            DedupExpiry::Never => "nothing; no key is ever forgotten".to_owned(),
+            DedupExpiry::EventTime => {
+                "the watermark to pass the event time of a key, to forget it".to_owned()
+            }
+            DedupExpiry::Within { delay_ms } => {
+                format!("the watermark to pass the first row of a key by {delay_ms} ms, to forget it")
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The rows of one side of a join that wait for rows of the other.
+//!
+//! Tables (`[…]` are parts of the key; `seq` is `[micro-batch: 8 bytes][row: 4 bytes]`, so that rows of a key stand in
+//! the order in which they came):
+//! * joined by the time itself: `<side>` = `[time][key group][key length][key][seq]`: what is over stands together;
+//! * otherwise: `<side>` = `[key group][key length][key][seq]`, and if a range bounds the time, `<side>_time` =
+//!   `[time][key of the row]` with empty values.
+//!
+//! The value of a row is a byte that says whether it ever matched, then the row. The byte is kept for every kind of
+//! join, so that an inner join can become an outer one.
+
+use super::side::Source;
+use crate::stateful::NodeScope;
+use crate::stateful::event_time::micros;
+use crate::stateful::layout::{Arena, NO_TIME, for_entries, prefix_end, through_time, time_bytes};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use pelton_core::{Error, Result, StateOp, StateShard};
+use pelton_plan::stateful::JoinExpiry;
+use pelton_state::{EncodedRows, RowCodec};
+
+/// The buffer of a side.
+pub(super) struct Buffer {
+    table: String,
+    time_table: String,
+    expiry: JoinExpiry,
+    codec: RowCodec,
+    schema: SchemaRef,
+}
+
+/// Buffered rows.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub(super) keys: Vec<Bytes>,
+    values: Vec<Bytes>,
+}
+
+/// A row to be buffered.
+pub(super) struct NewRow<'a> {
+    pub(super) source: &'a Source,
+    pub(super) row: usize,
+    /// Counts the rows of the micro-batch in this shard.
+    pub(super) number: u32,
+    pub(super) has_matched: bool,
+}
+
+impl Buffer {
+    pub(super) fn new(node: &str, side: &str, expiry: JoinExpiry, schema: &SchemaRef) -> Result<Self> {
+        let types = schema.fields().iter().map(|field| field.data_type().clone()).collect();
+        Ok(Self {
+            table: format!("{node}/{side}"),
+            time_table: format!("{node}/{side}_time"),
+            expiry,
+            codec: RowCodec::new(types)?,
+            schema: schema.clone(),
+        })
+    }
+
+    pub(super) fn table(&self) -> &str {
+        &self.table
+    }
+
+    pub(super) fn expiry(&self) -> JoinExpiry {
+        self.expiry
+    }
+
+    /// Rows as they are buffered.
+    pub(super) fn encode(&self, rows: &RecordBatch) -> Result<EncodedRows> {
+        self.codec.encode(rows.columns())
+    }
+
+    /// The time, in microseconds, at or before which a row is over.
+    pub(super) fn over(&self, scope: &NodeScope<'_>) -> Option<i64> {
+        match self.expiry {
+            JoinExpiry::Never => None,
+            JoinExpiry::Key(_) => scope.watermark_ms.map(micros),
+            JoinExpiry::Value { offset_ms, .. } => {
+                scope.watermark_ms.map(|watermark| micros(watermark.saturating_add(offset_ms)))
+            }
+        }
+    }
+
+    /// Where the rows of a key stand. `time` counts if rows are joined by it.
+    fn place(&self, source: &Source, row: usize, time: Option<&i64>, out: &mut Vec<u8>) {
+        out.clear();
+        if let JoinExpiry::Key(_) = self.expiry {
+            out.extend_from_slice(&time_bytes(time.copied().unwrap_or(NO_TIME)));
+        }
+        let key = source.keys.get(row);
+        out.push(source.keys.key_group(row));
+        out.extend_from_slice(&(key.len() as u32).to_be_bytes());
+        out.extend_from_slice(key);
+    }
+
+    /// Adds the buffered rows with the key of a row of the other side, in the order in which they came.
+    pub(super) fn find(
+        &self,
+        state: &mut dyn StateShard,
+        source: &Source,
+        row: usize,
+        found: &mut Stored,
+    ) -> Result<()> {
+        let mut place = Vec::with_capacity(64);
+        self.place(source, row, source.times_of_other.get(row), &mut place);
+        for_entries(state, &self.table, &place, &prefix_end(&place), |_, entries| {
+            for (key, value) in entries {
+                found.keys.push(key);
+                found.values.push(value);
+            }
+            Ok(())
+        })
+    }
+
+    /// Buffers rows.
+    pub(super) fn add(
+        &self,
+        scope: &NodeScope<'_>,
+        state: &mut dyn StateShard,
+        rows: &[NewRow<'_>],
+    ) -> Result<()> {
+        let batch = scope.batch.batch_id.0.to_be_bytes();
+        let (mut keys, mut values, mut times) = (Arena::default(), Arena::default(), Arena::default());
+        let mut place = Vec::with_capacity(64);
+        for new in rows {
+            let (source, row) = (new.source, new.row);
+            let time = source.times.get(row);
+            let number = new.number.to_be_bytes();
+            self.place(source, row, time, &mut place);
+            keys.push(&[&place, &batch, &number]);
+            values.push(&[&[u8::from(new.has_matched)], source.values.get(row)]);
+            if let (JoinExpiry::Value { .. }, Some(time)) = (self.expiry, time)
+                && *time != NO_TIME
+            {
+                times.push(&[&time_bytes(*time), &place, &batch, &number]);
+            }
+        }
+        let puts = keys.finish().into_iter().zip(values.finish());
+        state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect())?;
+        let times = times.finish().into_iter().map(|key| StateOp::Put(key, Bytes::new()));
+        state.apply(&self.time_table, times.collect())
+    }
+
+    /// Notes that buffered rows have matched.
+    pub(super) fn mark(&self, state: &mut dyn StateShard, stored: &Stored, rows: &[usize]) -> Result<()> {
+        let (mut keys, mut values) = (Vec::new(), Arena::default());
+        for row in rows {
+            keys.push(stored.keys[*row].clone());
+            values.push(&[&[1], stored.row(*row)]);
+        }
+        let puts = keys.into_iter().zip(values.finish());
+        state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect())
+    }
+
+    /// Forgets buffered rows and says how many they are. `times` are theirs, if they are not over by the key.
+    pub(super) fn remove(
+        &self,
+        state: &mut dyn StateShard,
+        stored: &Stored,
+        decoded: &RecordBatch,
+        rows: &[usize],
+    ) -> Result<u64> {
+        if let JoinExpiry::Value { column, .. } = self.expiry {
+            let times = crate::stateful::event_time::EventTimes::of(decoded.column(column.column))?;
+            let mut keys = Arena::default();
+            for (row, time) in rows.iter().filter_map(|row| times.get(*row).map(|time| (*row, time))) {
+                keys.push(&[&time_bytes(time), &stored.keys[row]]);
+            }
+            let keys = keys.finish().into_iter().map(StateOp::Remove);
+            state.apply(&self.time_table, keys.collect())?;
+        }
+        let keys = rows.iter().map(|row| StateOp::Remove(stored.keys[*row].clone()));
+        state.apply(&self.table, keys.collect())?;
+        Ok(rows.len() as u64)
+    }
+
+    /// Forgets the rows that are over. `unmatched` gets those that never matched, if they are asked for.
+    pub(super) fn expire(
+        &self,
+        scope: &NodeScope<'_>,
+        state: &mut dyn StateShard,
+        wants_unmatched: bool,
+        mut unmatched: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<u64> {
+        let Some(over) = self.over(scope) else {
+            return Ok(0);
+        };
+        let is_by_key = matches!(self.expiry, JoinExpiry::Key(_));
+        let table = if is_by_key { &self.table } else { &self.time_table };
+        let mut removed = 0;
+        for_entries(state, table, &[], &through_time(over), |state, entries| {
+            removed += entries.len() as u64;
+            let values = match (is_by_key, wants_unmatched) {
+                (_, false) => Vec::new(),
+                (true, true) => entries.iter().map(|(_, value)| value.clone()).collect(),
+                (false, true) => {
+                    let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[8..]).collect();
+                    let values = state.get_many(&self.table, &keys)?;
+                    values.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| self.damaged())?
+                }
+            };
+            if !is_by_key {
+                let rows = entries.iter().map(|(key, _)| StateOp::Remove(key.slice(8..)));
+                state.apply(&self.table, rows.collect())?;
+            }
+            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())?;
+            let never: Vec<&[u8]> =
+                values.iter().filter(|value| value.first() == Some(&0)).map(|value| &value[1..]).collect();
+            if never.is_empty() { Ok(()) } else { unmatched(self.decode(never)?) }
+        })?;
+        Ok(removed)
+    }
+
+    /// Rows as they were when they came.
+    pub(super) fn decode<'a>(&self, rows: impl IntoIterator<Item = &'a [u8]>) -> Result<RecordBatch> {
+        let rows: Vec<&[u8]> = rows.into_iter().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let columns = self.codec.decode(rows).map_err(|e| e.context(self.at()))?;
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+    }
+
+    /// The buffered rows as they were when they came.
+    pub(super) fn decode_stored(&self, stored: &Stored) -> Result<RecordBatch> {
+        if stored.values.iter().any(|value| value.is_empty()) {
+            return Err(self.damaged());
+        }
+        self.decode((0..stored.len()).map(|row| stored.row(row)))
+    }
+
+    fn at(&self) -> String {
+        format!("the state table '{}'", self.table)
+    }
+
+    fn damaged(&self) -> Error {
+        Error::data(format!("{} is damaged: a row that its index names is not there", self.at()))
+            .hint("restore the checkpoint from a copy, or start with a new one")
+    }
+}
+
+impl Stored {
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+    /// Whether a row ever matched.
+    pub(super) fn has_matched(&self, row: usize) -> bool {
+        self.values[row].first() != Some(&0)
+    }
+    fn row(&self, row: usize) -> &[u8] {
+        self.values[row].get(1..).unwrap_or_default()
+    }
+}

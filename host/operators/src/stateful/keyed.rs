@@ -1,0 +1,67 @@
+//! Rows with the bytes of their keys: made in an operator's first half, shared by the pieces of all shards.
+//!
+//! Used by deduplication and joins. Rows are not moved until it is known which of them go on.
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::interleave;
+use arrow::datatypes::SchemaRef;
+use pelton_core::Result;
+use pelton_plan::ROWS_PER_BATCH_MAX;
+use pelton_state::{EncodedRows, RowCodec};
+
+/// The bytes of the keys of some rows.
+pub(crate) enum Keys {
+    /// There are no key columns: all rows have the same, empty key.
+    Same,
+    /// One a row.
+    Encoded(EncodedRows),
+}
+
+impl Keys {
+    /// Encodes key columns.
+    pub(crate) fn encode(codec: &RowCodec, columns: &[ArrayRef]) -> Result<Self> {
+        match columns {
+            [] => Ok(Self::Same),
+            columns => codec.encode_keys(columns).map(Self::Encoded),
+        }
+    }
+    /// The bytes of a row's key.
+    pub(crate) fn get(&self, row: usize) -> &[u8] {
+        match self {
+            Self::Same => &[],
+            Self::Encoded(rows) => rows.get(row),
+        }
+    }
+    /// The key group of a row's key.
+    pub(crate) fn key_group(&self, row: usize) -> u8 {
+        match self {
+            Self::Same => 0,
+            Self::Encoded(rows) => rows.key_group(row),
+        }
+    }
+}
+
+/// The rows at `(source, row)`, in that order, in batches of a good size. The sources' columns are those of the schema.
+pub(crate) fn gather(
+    schema: &SchemaRef,
+    sources: &[&RecordBatch],
+    at: &[(usize, usize)],
+) -> Result<Vec<RecordBatch>> {
+    let batch = |at: &[(usize, usize)]| {
+        let column = |column: usize| gather_column(sources, column, at);
+        let columns = (0..schema.fields().len()).map(column).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(at.len()));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    };
+    at.chunks(ROWS_PER_BATCH_MAX).map(batch).collect()
+}
+
+/// One column of such rows.
+pub(crate) fn gather_column(
+    sources: &[&RecordBatch],
+    column: usize,
+    at: &[(usize, usize)],
+) -> Result<ArrayRef> {
+    let arrays: Vec<_> = sources.iter().map(|rows| rows.column(column).as_ref()).collect();
+    Ok(interleave(&arrays, at)?)
+}

@@ -1,0 +1,108 @@
+//! How keys of state are laid out: times as bytes that sort like the times, many keys in one buffer, ranges.
+//!
+//! Used by the operators that keep state; knows nothing of rows.
+
+use bytes::Bytes;
+use pelton_core::{Result, StateShard};
+
+/// Stands for "no time": after all times, so that no watermark reaches it.
+pub(crate) const NO_TIME: i64 = i64::MAX;
+
+/// How many entries are looked at in one go.
+const SCAN_ENTRIES: usize = 8192;
+
+/// Eight bytes that are ordered as the times are.
+pub(crate) fn time_bytes(micros: i64) -> [u8; 8] {
+    ((micros as u64) ^ (1 << 63)).to_be_bytes()
+}
+
+/// The end (excluded) of the keys that begin with a time `<= micros`. [`NO_TIME`] is never among them.
+pub(crate) fn through_time(micros: i64) -> [u8; 8] {
+    time_bytes(micros.saturating_add(1))
+}
+
+/// The end (excluded) of the keys that begin with a prefix that has a byte less than 255.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// Many byte strings in one buffer.
+#[derive(Default)]
+pub(crate) struct Arena {
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Arena {
+    /// With room for so many strings of so many bytes.
+    pub(crate) fn with_capacity(strings: usize, bytes: usize) -> Self {
+        Self { buffer: Vec::with_capacity(strings * bytes), ends: Vec::with_capacity(strings) }
+    }
+    /// Adds a string made of parts.
+    pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.buffer.extend_from_slice(part));
+        self.ends.push(self.buffer.len());
+    }
+    /// The strings, in order.
+    pub(crate) fn finish(self) -> Vec<Bytes> {
+        let buffer = Bytes::from(self.buffer);
+        let mut start = 0;
+        let slice = |end| buffer.slice(std::mem::replace(&mut start, end)..end);
+        self.ends.into_iter().map(slice).collect()
+    }
+}
+
+/// Gives all entries of a key range to `body`, some at a time, in order; `body` may remove what it is given.
+pub(crate) fn for_entries(
+    state: &mut dyn StateShard,
+    table: &str,
+    from: &[u8],
+    to: &[u8],
+    mut body: impl FnMut(&mut dyn StateShard, Vec<(Bytes, Bytes)>) -> Result<()>,
+) -> Result<()> {
+    let mut from = from.to_vec();
+    loop {
+        let entries = state.scan(table, &from[..]..to, SCAN_ENTRIES)?;
+        let Some((last, _)) = entries.last() else {
+            return Ok(());
+        };
+        let is_last = entries.len() < SCAN_ENTRIES;
+        from.clear();
+        from.extend_from_slice(last);
+        from.push(0);
+        body(state, entries)?;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_sort_as_bytes_and_no_watermark_reaches_the_rows_without_one() {
+        let times = [i64::MIN, -1_000_001, -1, 0, 1, 1_767_225_600_000_000, i64::MAX - 1];
+        assert!(times.windows(2).all(|pair| time_bytes(pair[0]) < time_bytes(pair[1])));
+        for time in times {
+            assert!(time_bytes(time) < through_time(time));
+            assert!(through_time(time) <= time_bytes(time + 1));
+            assert!(time_bytes(NO_TIME) >= through_time(time));
+        }
+        assert!(time_bytes(NO_TIME) >= through_time(i64::MAX));
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_is_after_all_that_begins_with_it() {
+        assert_eq!(prefix_end(&[1, 2]), [1, 3]);
+        assert_eq!(prefix_end(&[1, 255, 255]), [2]);
+    }
+}

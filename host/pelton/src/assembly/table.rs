@@ -1,0 +1,60 @@
+//! The static tables of a pipeline file to core's `Table`.
+
+use super::source::{file_format, format_options};
+use pelton_connectors::source::Stores;
+use pelton_connectors::source::file::FileSourceOptions;
+use pelton_connectors::table::{FileTable, GivenTable};
+use pelton_core::{MalformedPolicy, Result, Table};
+use pelton_plan::PipelineFile;
+use pelton_plan::file::{Spanned, TableSpec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Reads all of them.
+pub(crate) async fn open_all(
+    file: &PipelineFile,
+    stores: &Stores,
+) -> Result<BTreeMap<String, Arc<dyn Table>>> {
+    let mut tables = BTreeMap::new();
+    for (name, spec) in &file.tables {
+        let table = open(file, name, spec, stores).await;
+        let place = |e: pelton_core::Error| e.context(format_args!("{}: table '{name}'", file.text().name()));
+        tables.insert(name.clone(), table.map_err(place)?);
+    }
+    Ok(tables)
+}
+
+async fn open(
+    file: &PipelineFile,
+    name: &str,
+    spec: &Spanned<TableSpec>,
+    stores: &Stores,
+) -> Result<Arc<dyn Table>> {
+    let table = &spec.value;
+    let wrong = |what: &str| file.text().error(spec.span, what.to_owned());
+    let schema =
+        table.schema.as_ref().map(|schema| schema.schema(file.text(), file.time_zone())).transpose()?;
+    match (&table.rows, &table.path, table.format) {
+        (Some(rows), None, None) => {
+            let schema =
+                schema.ok_or_else(|| wrong("rows need a `schema`, which says their columns and types"))?;
+            let text = |row: &serde_json::Value| match row {
+                serde_json::Value::String(text) => text.clone(),
+                row => row.to_string(),
+            };
+            let rows: Vec<String> = rows.iter().map(text).collect();
+            Ok(Arc::new(GivenTable::from_json(&rows, schema, file.time_zone(), name)?))
+        }
+        (None, Some(path), Some(format)) => {
+            let options = FileSourceOptions {
+                options: format_options(&table.options),
+                schema,
+                on_malformed: MalformedPolicy::Fail,
+                time_zone: file.time_zone().to_owned(),
+                ..FileSourceOptions::new([path.value.clone()], file_format(format))
+            };
+            Ok(Arc::new(FileTable::open(name, options, table.reload, stores).await?))
+        }
+        _ => Err(wrong("a table has either a `path` and a `format`, or `rows` and a `schema`")),
+    }
+}

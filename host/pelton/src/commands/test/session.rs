@@ -332,7 +332,7 @@ fn micro_batch(progress: &Progress, sink: &ScriptSink) -> Result<MicroBatch> {
         rows: values::rows(&rows)?,
         schema,
         watermark: progress.event_time.watermark.clone(),
-        no_data: progress.sources.iter().all(|source| source.start_offset == source.end_offset),
+        no_data: progress.no_data,
         late_rows: progress.num_late_rows,
         state_rows: progress.state_operators.iter().map(|operator| operator.num_rows_total).sum(),
         dead_letters: progress.num_dead_letters,

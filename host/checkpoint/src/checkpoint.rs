@@ -44,6 +44,11 @@ pub enum Resume {
         batch_id: BatchId,
         /// What it is.
         entry: OffsetEntry,
+        /// That the one before it is done: what it left behind. None if this is the first, or if its record is lost
+        /// (then `commits_lost`).
+        before: Option<CommitEntry>,
+        /// The record of the micro-batch before is lost (somebody deleted it).
+        commits_lost: bool,
     },
     /// All is done up to the one before this.
     Next {
@@ -51,8 +56,8 @@ pub enum Resume {
         batch_id: BatchId,
         /// What the one before it was.
         last: OffsetEntry,
-        /// The watermark to plan it with.
-        watermark_ms: Option<i64>,
+        /// That it is done: the watermark to go on with, the state.
+        commit: CommitEntry,
     },
 }
 
@@ -64,6 +69,24 @@ impl Resume {
             Self::Rerun { batch_id, .. } | Self::Next { batch_id, .. } => {
                 batch_id.0.checked_sub(1).map(BatchId)
             }
+        }
+    }
+
+    /// The record of that micro-batch, unless it is lost.
+    pub fn last_commit(&self) -> Option<&CommitEntry> {
+        match self {
+            Self::Fresh => None,
+            Self::Rerun { before, .. } => before.as_ref(),
+            Self::Next { commit, .. } => Some(commit),
+        }
+    }
+
+    /// The newest entry of the offset log.
+    pub fn newest_entry(&self) -> Option<&OffsetEntry> {
+        match self {
+            Self::Fresh => None,
+            Self::Rerun { entry, .. } => Some(entry),
+            Self::Next { last, .. } => Some(last),
         }
     }
 }
@@ -139,6 +162,10 @@ impl Checkpoint {
     pub fn sink_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::SINKS)
     }
+    /// The tree for the state store.
+    pub fn state_files(&self) -> Arc<dyn FileManager> {
+        self.files.subtree(layout::STATE)
+    }
     /// The tree for dead letters, if the pipeline names no other.
     pub fn dead_letter_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::DEAD_LETTERS)
@@ -155,12 +182,16 @@ impl Checkpoint {
                 if commits_lost {
                     tracing::warn!(%batch_id, "records of the commit log before this micro-batch are lost");
                 }
-                Ok(Resume::Rerun { batch_id, entry: self.newest(batch_id).await? })
+                let before = match batch_id.0.checked_sub(1).map(BatchId) {
+                    Some(before) if !commits_lost => Some(self.commits.expect(before).await?),
+                    _ => None,
+                };
+                Ok(Resume::Rerun { batch_id, entry: self.newest(batch_id).await?, before, commits_lost })
             }
             ResumePoint::Next { batch_id } => {
                 let done = BatchId(batch_id.0 - 1);
-                let watermark_ms = self.commits.expect(done).await?.next_watermark_ms;
-                Ok(Resume::Next { batch_id, last: self.newest(done).await?, watermark_ms })
+                let commit = self.commits.expect(done).await?;
+                Ok(Resume::Next { batch_id, last: self.newest(done).await?, commit })
             }
         }
     }
@@ -193,10 +224,16 @@ impl Checkpoint {
         self.commits.append(batch_id, entry).await
     }
 
+    /// The oldest micro-batch that the logs, and so the state, still remember while this one is `running`. At least the
+    /// one before is among them: a rerun begins with its state.
+    pub fn oldest_retained(&self, running: BatchId) -> BatchId {
+        BatchId(running.0.saturating_sub(self.retain))
+    }
+
     /// Forgets, a few at a time, entries older than the retention before the micro-batch that is `running`. Nothing
     /// that a restart asks for is touched, so it may run beside [`Checkpoint::write_commit`].
     pub async fn trim(&self, running: BatchId) -> Result<()> {
-        let keep_from = running.0.saturating_sub(self.retain);
+        let keep_from = self.oldest_retained(running).0;
         let from = self.trimmed_to.load(Relaxed);
         for id in (from..keep_from.min(from + TRIM_ENTRIES_MAX)).map(BatchId) {
             self.offsets.remove(id).await?;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::log::{SinkCommit, SourceOffsets};
 use futures::executor::block_on;
-use pelton_core::{ErrorKind, MemoryFiles, Offset};
+use pelton_core::{ErrorKind, MemoryFiles, Offset, StateCommit};
 use std::collections::BTreeMap;
 
 fn opening(name: &str) -> Opening {
@@ -27,20 +27,30 @@ fn offsets(id: u64) -> OffsetEntry {
     OffsetEntry {
         batch_time_ms: id as i64,
         watermark_ms: None,
+        late_watermark_ms: None,
+        watermark_policy: None,
         sources: BTreeMap::from([("s".to_owned(), source)]),
         plugins: BTreeMap::new(),
+        sink: None,
         run_id: RunId("r-1".into()),
     }
 }
 
-fn commit() -> CommitEntry {
-    CommitEntry { next_watermark_ms: Some(7), sink: SinkCommit::default(), run_id: RunId("r-1".into()) }
+/// The state of micro-batch `id` is its number.
+fn commit(id: u64) -> CommitEntry {
+    CommitEntry {
+        next_watermark_ms: Some(7),
+        watermarks: BTreeMap::from([("w".to_owned(), 9)]),
+        state: Some(StateCommit(id.into())),
+        sink: SinkCommit::default(),
+        run_id: RunId("r-1".into()),
+    }
 }
 
 async fn run_batches(checkpoint: &Checkpoint, upto: u64) {
     for id in 0..upto {
         checkpoint.write_offsets(BatchId(id), &offsets(id)).await.unwrap();
-        checkpoint.write_commit(BatchId(id), &commit()).await.unwrap();
+        checkpoint.write_commit(BatchId(id), &commit(id)).await.unwrap();
         checkpoint.trim(BatchId(id)).await.unwrap();
     }
 }
@@ -99,12 +109,55 @@ fn goes_on_fresh_again_and_next() {
         let checkpoint = open(&files).await.unwrap();
         assert_eq!(checkpoint.resume().await.unwrap(), Resume::Fresh);
         run_batches(&checkpoint, 2).await;
-        let next = Resume::Next { batch_id: BatchId(2), last: offsets(1), watermark_ms: Some(7) };
+        let next = Resume::Next { batch_id: BatchId(2), last: offsets(1), commit: commit(1) };
         assert_eq!(checkpoint.resume().await.unwrap(), next);
         checkpoint.write_offsets(BatchId(2), &offsets(2)).await.unwrap();
         let again = checkpoint.resume().await.unwrap();
-        assert_eq!(again, Resume::Rerun { batch_id: BatchId(2), entry: offsets(2) });
+        let before = Some(commit(1));
+        let rerun = Resume::Rerun { batch_id: BatchId(2), entry: offsets(2), before, commits_lost: false };
+        assert_eq!(again, rerun);
         assert_eq!(again.last_committed(), Some(BatchId(1)));
+        assert_eq!(again.last_commit(), Some(&commit(1)));
+    });
+}
+
+#[test]
+fn a_commit_that_was_deleted_makes_its_micro_batch_run_again_on_the_state_before_it() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let checkpoint = open(&files).await.unwrap();
+        run_batches(&checkpoint, 3).await;
+        files.delete("commits/2").await.unwrap();
+        let again = checkpoint.resume().await.unwrap();
+        assert_eq!(again.last_commit().and_then(|commit| commit.state.clone()), Some(StateCommit(1.into())));
+
+        files.delete("commits/1").await.unwrap();
+        let lost = checkpoint.resume().await.unwrap();
+        let rerun =
+            Resume::Rerun { batch_id: BatchId(2), entry: offsets(2), before: None, commits_lost: true };
+        assert_eq!(lost, rerun);
+    });
+}
+
+#[test]
+fn entries_say_nothing_of_time_and_state_where_there_is_none() {
+    block_on(async {
+        let files = MemoryFiles::new();
+        let checkpoint = open(&files).await.unwrap();
+        let plain = CommitEntry { watermarks: BTreeMap::new(), state: None, ..commit(0) };
+        checkpoint.write_offsets(BatchId(0), &offsets(0)).await.unwrap();
+        checkpoint.write_commit(BatchId(0), &plain).await.unwrap();
+        let absent = [
+            ("offsets/0", &["late_watermark_ms", "watermark_policy", "sink"][..]),
+            ("commits/0", &["watermarks", "state"]),
+        ];
+        for (path, words) in absent {
+            let text = files.read(path).await.unwrap().unwrap();
+            let text = std::str::from_utf8(&text).unwrap();
+            assert!(words.iter().all(|word| !text.contains(&format!("\"{word}\""))), "{text}");
+        }
+        let next = Resume::Next { batch_id: BatchId(1), last: offsets(0), commit: plain };
+        assert_eq!(checkpoint.resume().await.unwrap(), next);
     });
 }
 

@@ -7,6 +7,7 @@
 //! commits/N                micro-batch N is done
 //! sources/<name>/…         a source's own log
 //! sinks/…                  a sink's own log
+//! state/…                  what the stateful operators remember; commits/N says which of it is micro-batch N's
 //! plugins/<sha256>.wasm    the bytes of every plugin that an entry of the offset log names
 //! dead-letters/N.jsonl     rows of micro-batch N that did not reach the sink
 //! ```
@@ -25,6 +26,8 @@ pub const COMMITS: &str = "commits";
 pub const SOURCES: &str = "sources";
 /// What sinks keep.
 pub const SINKS: &str = "sinks";
+/// What the state store keeps.
+pub const STATE: &str = "state";
 /// Plugins' bytes by digest.
 pub const PLUGINS: &str = "plugins";
 /// Rows that did not reach the sink.

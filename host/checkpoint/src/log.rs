@@ -6,7 +6,10 @@
 
 use crate::entry::{self, Damage};
 use crate::layout;
-use pelton_core::{BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId};
+use pelton_core::{
+    BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId, StateCommit, WatermarkPolicy,
+    create_or_own,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,11 +25,20 @@ pub struct OffsetEntry {
     /// The watermark it runs with: milliseconds since the Unix epoch; null if the query has none.
     #[serde(default)]
     pub watermark_ms: Option<i64>,
+    /// The watermark that judges its late rows, that of the micro-batch before: milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_watermark_ms: Option<i64>,
+    /// How the query's watermark follows from several. It is the checkpoint's for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watermark_policy: Option<WatermarkPolicy>,
     /// What it reads, by the source's name.
     pub sources: BTreeMap<String, SourceOffsets>,
     /// The plugins it runs with, by their name in the pipeline file.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginDigest>,
+    /// The kind of sink it goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<String>,
     /// The run that wrote the entry: two runs never write the same one.
     pub run_id: RunId,
 }
@@ -49,6 +61,13 @@ pub struct CommitEntry {
     /// The watermark of the next micro-batch: milliseconds since the Unix epoch; null if the query has none.
     #[serde(default)]
     pub next_watermark_ms: Option<i64>,
+    /// How far each of the query's watermarks is, by name: milliseconds since the Unix epoch. Spark keeps only the
+    /// query's own, so that after a restart every source begins anew to hold it back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub watermarks: BTreeMap<String, i64>,
+    /// Where the state after this micro-batch is found; only the state store reads it. None: the query has no state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateCommit>,
     /// What the sink said.
     pub sink: SinkCommit,
     /// The run that wrote the entry.
@@ -136,9 +155,8 @@ impl<T: Entry> Log<T> {
     pub async fn append(&self, batch_id: BatchId, entry: &T) -> Result<()> {
         let path = layout::log_entry(T::LOG, batch_id);
         let content = entry::encode(entry)?;
-        match self.files.create(&path, content.clone()).await? {
+        match create_or_own(self.files.as_ref(), &path, content).await? {
             Created::New => Ok(()),
-            Created::Exists if self.files.read(&path).await? == Some(content) => Ok(()),
             Created::Exists => Err(Error::fenced(format!(
                 "{}/{path} was written by another run of this query, which owns the checkpoint now",
                 self.files.url()
@@ -188,8 +206,11 @@ mod tests {
         OffsetEntry {
             batch_time_ms: 1_796_019_617_281,
             watermark_ms: None,
+            late_watermark_ms: None,
+            watermark_policy: None,
             sources: BTreeMap::from([("flights".to_owned(), offsets)]),
             plugins: BTreeMap::from([("p".to_owned(), PluginDigest("ab".repeat(32)))]),
+            sink: None,
             run_id: RunId(run.into()),
         }
     }

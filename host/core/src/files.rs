@@ -48,6 +48,15 @@ pub enum Created {
     Exists,
 }
 
+/// [`FileManager::create`] for logs of one file an entry: a file that is there already with this very content is ours
+/// (a store may repeat a request whose answer was lost), one with another content is somebody else's and `Exists`.
+pub async fn create_or_own(files: &dyn FileManager, path: &str, content: Bytes) -> Result<Created> {
+    match files.create(path, content.clone()).await? {
+        Created::Exists if files.read(path).await? == Some(content) => Ok(Created::New),
+        created => Ok(created),
+    }
+}
+
 /// A file as [`FileManager::list`] saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileInfo {
@@ -66,4 +75,24 @@ pub trait FileWriter: Send {
     async fn write(&mut self, content: Bytes) -> Result<()>;
     /// Makes the file visible and durable.
     async fn finish(self: Box<Self>) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+
+    #[test]
+    fn an_entry_is_created_once_and_a_repeated_request_finds_its_own() {
+        block_on(async {
+            let files = MemoryFiles::new();
+            let create = |content: &'static str| {
+                create_or_own(&files, "log/0", Bytes::from_static(content.as_bytes()))
+            };
+            assert_eq!(create("mine").await.unwrap(), Created::New);
+            assert_eq!(create("mine").await.unwrap(), Created::New);
+            assert_eq!(create("theirs").await.unwrap(), Created::Exists);
+            assert_eq!(files.read("log/0").await.unwrap().unwrap(), "mine");
+        });
+    }
 }

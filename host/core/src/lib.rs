@@ -27,7 +27,6 @@ pub mod ids;
 pub mod interval;
 pub mod offset;
 pub mod query;
-pub mod segment;
 pub mod sink;
 pub mod source;
 pub mod spark_schema;
@@ -40,7 +39,7 @@ pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
 pub use clock::{Clock, ManualClock};
 pub use dataflow::{Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, WatermarkInfo};
 pub use error::{Error, ErrorKind, Result};
-pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles};
+pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, create_or_own};
 pub use function::{
     Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction, TransformFunction,
     TransformOutput,
@@ -48,8 +47,7 @@ pub use function::{
 pub use ids::{BatchId, PluginDigest, QueryId, RunId};
 pub use interval::Interval;
 pub use offset::{Offset, OffsetRange};
-pub use query::{MalformedPolicy, OutputMode, Trigger};
-pub use segment::{Segment, SegmentOutput};
+pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};

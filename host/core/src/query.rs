@@ -27,6 +27,26 @@ impl fmt::Display for OutputMode {
     }
 }
 
+/// Which of several watermarks is the query's. Spark's `multipleWatermarkPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WatermarkPolicy {
+    /// The one that is furthest behind: no row is late because another source is ahead.
+    #[default]
+    Min,
+    /// The one that is furthest ahead: results do not wait for a slow source, whose rows may then be late.
+    Max,
+}
+
+impl fmt::Display for WatermarkPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Min => "min",
+            Self::Max => "max",
+        })
+    }
+}
+
 /// When the next micro-batch starts. Spark's `Trigger`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trigger {

@@ -27,6 +27,10 @@ pub struct SinkContext {
 pub trait Sink: Send + Sync {
     /// For messages and progress: `file ./out (json)`.
     fn description(&self) -> String;
+    /// What it is, without where: `file`, `kafka`. A micro-batch that is run again must go to the same kind of sink.
+    fn kind(&self) -> String {
+        self.description().split_whitespace().next().unwrap_or_default().to_owned()
+    }
     /// The output modes that it can take; anything else is refused before the query starts.
     fn output_modes(&self) -> &[OutputMode];
     /// Called once a run, before the first write: checks the schema, finishes or removes what a dead run left.

@@ -29,11 +29,14 @@ pub trait StateStore: Send {
     fn shards(&mut self) -> Vec<&mut dyn StateShard>;
     /// Entries of a table over all shards.
     fn len(&self, table: &str) -> u64;
-    /// Makes the changes since the last commit durable. They count once the commit log holds what this returns.
+    /// Makes the changes since the last commit durable. They count once the commit log holds what this returns. If the
+    /// process dies before, the same micro-batch is committed again later, by a store that was opened at the one before:
+    /// what the first attempt left must not be in the way.
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit>;
     /// Forgets the changes since the last commit.
     fn rollback(&mut self) -> Result<()>;
-    /// Deletes what no commit from this micro-batch on needs. A failure costs space and nothing else.
+    /// Nobody will ask for the state of a micro-batch before `oldest` any more: what serves only them may go. A store
+    /// need not do it at once.
     async fn retain(&mut self, oldest: BatchId) -> Result<()> {
         let _ = oldest;
         Ok(())

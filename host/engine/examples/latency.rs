@@ -1,12 +1,13 @@
-//! How long a micro-batch takes: rows that wait in memory, steps that pass them on, a sink that keeps them, and a
-//! real checkpoint on a local disk. `cargo run --release -p pelton-engine --example latency -- [DIR] [BATCHES] [ROWS]`
+//! How long a micro-batch takes: rows that wait in memory, steps that pass them on or count them, a sink that keeps
+//! them, and a real checkpoint on a local disk. `cargo run --release -p pelton-engine --example latency -- [DIR] [BATCHES] [ROWS]`
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints and measures")]
 
 use pelton_checkpoint::files::LocalFiles;
 use pelton_core::{Error, FileManager, MemoryFiles, Result};
-use pelton_engine::testing::{MemorySource, RecordingSink, int_rows, int_schema, pass_through};
+use pelton_engine::testing::{
+    FileState, MemorySource, RecordingSink, WindowCounts, event_rows, event_schema, pass_through,
+};
 use pelton_engine::{Logic, Progress, Query, Start, SystemClock};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -25,18 +26,31 @@ async fn main() -> Result<()> {
         Some(dir) => LocalFiles::new(dir)?,
         None => LocalFiles::new(scratch.path())?,
     };
-    measure("in memory", Arc::new(MemoryFiles::new()), batches, rows).await?;
-    measure("local disk", Arc::new(local), batches, rows).await
+    let local: Arc<dyn FileManager> = Arc::new(local);
+    for stateful in [false, true] {
+        measure(Arc::new(MemoryFiles::new()), stateful, batches, rows).await?;
+        measure(local.subtree(if stateful { "stateful" } else { "stateless" }), stateful, batches, rows)
+            .await?;
+    }
+    Ok(())
 }
 
-async fn measure(what: &str, files: Arc<dyn FileManager>, batches: usize, rows: usize) -> Result<()> {
-    let source = Arc::new(MemorySource::new(int_schema()).additions_per_batch(1));
+async fn measure(files: Arc<dyn FileManager>, stateful: bool, batches: usize, rows: usize) -> Result<()> {
+    let source = Arc::new(MemorySource::new(event_schema()).additions_per_batch(1));
     let told = Arc::new(Mutex::new(Vec::<Progress>::new()));
     let listener = Arc::clone(&told);
+    let what =
+        format!("{}, {}", if stateful { "10 keys counted by second" } else { "stateless" }, files.url());
     let start = Start::new("latency", files, Arc::new(SystemClock));
-    let mut query = Query::builder(start.recover().await?)
+    let recovered = start.recover().await?;
+    let state = FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?).await?;
+    let builder = Query::builder(recovered);
+    let builder = match stateful {
+        true => builder.logic(Logic::new(Arc::new(WindowCounts::new(1000, &[1000])))).state(Box::new(state)),
+        false => builder.logic(Logic::new(pass_through(event_schema()))),
+    };
+    let mut query = builder
         .input("memory", Arc::clone(&source) as _)
-        .logic(Logic { segments: vec![pass_through(int_schema())], plugins: BTreeMap::new() })
         .sink(Arc::new(RecordingSink::new()))
         .on_progress(move |progress| {
             if let Ok(mut told) = listener.lock() {
@@ -47,7 +61,7 @@ async fn measure(what: &str, files: Arc<dyn FileManager>, batches: usize, rows: 
         .await?;
     let mut millis = Vec::with_capacity(batches);
     for batch in 0..batches as i64 {
-        source.add(int_rows(batch..batch + rows as i64));
+        source.add(event_rows((0..rows as i64).map(|row| (row % 10, batch * 10))));
         let started = Instant::now();
         query.run_once().await?;
         millis.push(started.elapsed().as_secs_f64() * 1e3);
@@ -61,6 +75,8 @@ async fn measure(what: &str, files: Arc<dyn FileManager>, batches: usize, rows: 
     println!("  latest_offset  {}", stage(|progress| progress.duration_ms.latest_offset));
     println!("  wal_commit     {}", stage(|progress| progress.duration_ms.wal_commit));
     println!("  add_batch      {}", stage(|progress| progress.duration_ms.add_batch));
+    println!("  stateful       {}", stage(|progress| progress.duration_ms.stateful));
+    println!("  state_commit   {}", stage(|progress| progress.duration_ms.state_commit));
     println!("  commit_offsets {}", stage(|progress| progress.duration_ms.commit_offsets));
     println!("  acknowledge    {}", stage(|progress| progress.duration_ms.acknowledge));
     Ok(())

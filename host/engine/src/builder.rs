@@ -2,16 +2,18 @@
 //!
 //! Called by the binary with the parts that it has made, and by tests. It makes no part itself.
 
-use crate::micro_batch::Position;
+use crate::fit;
+use crate::position::Position;
 use crate::progress::{Progress, RunSummary};
 use crate::query::{Input, Listener, Logic, Query};
 use crate::recover::Recovered;
 use crate::trigger;
-use pelton_checkpoint::{OffsetEntry, Resume};
+use crate::watermark::WatermarkTracker;
+use pelton_checkpoint::Resume;
 use pelton_core::{
-    BatchId, Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, Trigger, suggest,
+    Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Trigger, WatermarkPolicy,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,9 @@ pub struct QueryBuilder {
     logic: Option<Logic>,
     rerun_logic: Option<Logic>,
     rerun_with_current_plugins: bool,
+    state: Option<Box<dyn StateStore>>,
+    watermark_policy: WatermarkPolicy,
+    no_data_batches: bool,
     sink: Option<Arc<dyn Sink>>,
     output_mode: OutputMode,
     trigger: Trigger,
@@ -42,6 +47,9 @@ impl QueryBuilder {
             logic: None,
             rerun_logic: None,
             rerun_with_current_plugins: false,
+            state: None,
+            watermark_policy: WatermarkPolicy::default(),
+            no_data_batches: true,
             sink: None,
             output_mode: OutputMode::default(),
             trigger: Trigger::default(),
@@ -59,7 +67,7 @@ impl QueryBuilder {
         self
     }
 
-    /// What happens to the rows: one segment an input, in their order.
+    /// What happens to the rows; rows of the n-th input go to the dataflow's input n.
     #[must_use]
     pub fn logic(mut self, logic: Logic) -> Self {
         self.logic = Some(logic);
@@ -80,6 +88,28 @@ impl QueryBuilder {
     #[must_use]
     pub fn rerun_with_current_plugins(mut self, allowed: bool) -> Self {
         self.rerun_with_current_plugins = allowed;
+        self
+    }
+
+    /// The state of a query with stateful operators, opened at [`Recovered::state_commit`].
+    #[must_use]
+    pub fn state(mut self, state: Box<dyn StateStore>) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// How the query's watermark follows from several. Default: min. A checkpoint that has one keeps it, as in Spark.
+    #[must_use]
+    pub fn watermark_policy(mut self, policy: WatermarkPolicy) -> Self {
+        self.watermark_policy = policy;
+        self
+    }
+
+    /// Whether micro-batches run without data when the watermark has moved to where something expires or becomes
+    /// final. Default: they do. Spark's `spark.sql.streaming.noDataMicroBatches.enabled`.
+    #[must_use]
+    pub fn no_data_batches(mut self, enabled: bool) -> Self {
+        self.no_data_batches = enabled;
         self
     }
 
@@ -133,32 +163,17 @@ impl QueryBuilder {
     }
 
     /// Checks that the parts fit each other and the checkpoint, keeps the plugins' bytes there and opens the sink.
-    pub async fn build(self) -> Result<Query> {
+    pub async fn build(mut self) -> Result<Query> {
         let missing = |part: &str| Error::internal(format!("the query was assembled without {part}"));
-        let logic = self.logic.ok_or_else(|| missing("steps"))?;
-        let sink = self.sink.ok_or_else(|| missing("a sink"))?;
-        check_inputs(&self.inputs, &logic)?;
-        check_output_mode(sink.as_ref(), self.output_mode)?;
-        if let Some(entry) = self.recovered.newest_entry() {
-            check_sources(&self.inputs, entry)?;
-        }
-        if let Some(rerun) = &self.rerun_logic {
-            check_inputs(&self.inputs, rerun)?;
-        }
-        let rerun_logic = match &self.recovered.resume {
-            Resume::Rerun { .. } if self.rerun_with_current_plugins => None,
-            Resume::Rerun { batch_id, entry } => {
-                let rerun = self.rerun_logic.as_ref().unwrap_or(&logic);
-                check_rerun(*batch_id, entry, rerun, &logic)?;
-                self.rerun_logic
-            }
-            Resume::Fresh | Resume::Next { .. } => None,
-        };
+        let logic = self.logic.take().ok_or_else(|| missing("steps"))?;
+        let sink = self.sink.take().ok_or_else(|| missing("a sink"))?;
+        let rerun_logic = self.check(&logic, sink.as_ref())?;
+        let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock } = self.recovered;
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
-        let schema = logic.schema().ok_or_else(|| missing("steps"))?;
+        let schema = logic.dataflow.schema();
         let query_id = checkpoint.metadata().query_id.clone();
         let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
         sink.open(SinkContext { query_id, schema, output_mode, last_committed }).await?;
@@ -169,6 +184,9 @@ impl QueryBuilder {
             inputs: self.inputs,
             logic: Arc::new(logic),
             rerun_logic: rerun_logic.map(Arc::new),
+            state: self.state.into(),
+            watermarks,
+            no_data_batches: self.no_data_batches,
             sink,
             trigger: self.trigger,
             limit: trigger::read_limit(self.trigger),
@@ -179,76 +197,45 @@ impl QueryBuilder {
             last_started: None,
             summary: RunSummary::default(),
             failed: false,
+            warned_of_late_rows: false,
         })
     }
-}
 
-fn check_inputs(inputs: &[Input], logic: &Logic) -> Result<()> {
-    let names: BTreeSet<_> = inputs.iter().map(|input| &input.name).collect();
-    if inputs.is_empty() || names.len() != inputs.len() || logic.segments.len() != inputs.len() {
-        return Err(Error::internal(format!(
-            "the query was assembled with {} sources of {} names and steps for {}",
-            inputs.len(),
-            names.len(),
-            logic.segments.len()
-        )));
-    }
-    let schema = logic.schema();
-    if logic.segments.iter().any(|segment| Some(segment.schema()) != schema) {
-        return Err(Error::internal("the query was assembled from sources whose rows do not unite"));
-    }
-    Ok(())
-}
-
-fn check_output_mode(sink: &dyn Sink, mode: OutputMode) -> Result<()> {
-    if sink.output_modes().contains(&mode) {
-        return Ok(());
-    }
-    let takes: Vec<String> = sink.output_modes().iter().map(ToString::to_string).collect();
-    Err(Error::invalid(format!("the sink `{}` cannot take output mode {mode}", sink.description()))
-        .hint(format!("it takes {}; set `output_mode:` to that or choose another sink", takes.join(" and "))))
-}
-
-/// Offsets mean something only to the source that made them, so the sources must be those of the checkpoint.
-/// (Spark matches them by position and refuses another number.)
-fn check_sources(inputs: &[Input], entry: &OffsetEntry) -> Result<()> {
-    let way_out = "set the sources as they were, or give the changed query a checkpoint of its own";
-    let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
-    if let Some(gone) = entry.sources.keys().find(|known| !names.contains(&known.as_str())) {
-        let near = suggest::nearest(gone, names.iter().copied())
-            .map_or_else(String::new, |near| format!(" (is '{near}' its new name?)"));
-        return Err(Error::invalid(format!(
-            "the checkpoint knows how far the source '{gone}' was read, but the pipeline has no such source{near}"
-        ))
-        .hint(way_out));
-    }
-    if let Some(new) = names.iter().find(|name| !entry.sources.contains_key(**name)) {
-        return Err(Error::invalid(format!(
-            "the source '{new}' is new: the checkpoint was made by a query without it"
-        ))
-        .hint(way_out));
-    }
-    Ok(())
-}
-
-/// A micro-batch that runs again must run the code that it ran the first time.
-fn check_rerun(batch_id: BatchId, entry: &OffsetEntry, rerun: &Logic, logic: &Logic) -> Result<()> {
-    for (name, plugin) in &rerun.plugins {
-        if entry.plugins.get(name).is_some_and(|recorded| *recorded != plugin.digest) {
-            return Err(Error::internal(format!(
-                "micro-batch {batch_id} was to run again with other bytes of the plugin '{name}' than the first time"
-            )));
+    /// All that can be refused. Gives the steps for the micro-batch that runs again, if they are others.
+    fn check(&mut self, logic: &Logic, sink: &dyn Sink) -> Result<Option<Logic>> {
+        fit::check_inputs(&self.inputs)?;
+        fit::check_output_mode(sink, self.output_mode)?;
+        if let Some(entry) = self.recovered.resume.newest_entry() {
+            fit::check_sources(&self.inputs, entry)?;
         }
+        fit::check_state(&self.recovered, logic, self.state.is_some())?;
+        let Resume::Rerun { batch_id, entry, .. } = &self.recovered.resume else { return Ok(None) };
+        fit::check_sink_of_rerun(*batch_id, entry, sink)?;
+        if self.rerun_with_current_plugins {
+            return Ok(None);
+        }
+        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic)?;
+        Ok(self.rerun_logic.take())
     }
-    if rerun.schema() != logic.schema() {
-        return Err(Error::invalid(format!(
-            "micro-batch {batch_id} must first be finished with the plugins it was begun with, but the changed \
-             pipeline gives the sink other columns"
-        ))
-        .hint(
-            "start the query once with the plugins as they were (`--trigger once` finishes that micro-batch), then \
-             with the new ones",
-        ));
+
+    /// The watermarks as the checkpoint has them.
+    fn watermarks(&self, logic: &Logic) -> WatermarkTracker {
+        let resume = &self.recovered.resume;
+        let recorded = resume.newest_entry().and_then(|entry| entry.watermark_policy);
+        let policy = recorded.unwrap_or(self.watermark_policy);
+        if policy != self.watermark_policy {
+            tracing::warn!(
+                "the checkpoint keeps watermark policy {policy}; the pipeline's {} would count only with a new one",
+                self.watermark_policy
+            );
+        }
+        let nothing = BTreeMap::new();
+        let marks = resume.last_commit().map_or(&nothing, |commit| &commit.watermarks);
+        let query_ms = match resume {
+            Resume::Fresh => None,
+            Resume::Rerun { entry, .. } => entry.watermark_ms,
+            Resume::Next { commit, .. } => commit.next_watermark_ms,
+        };
+        WatermarkTracker::new(logic.dataflow.watermarks(), policy, marks, query_ms)
     }
-    Ok(())
 }

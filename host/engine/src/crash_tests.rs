@@ -2,14 +2,14 @@
 //! good; the query is started again until all is done; the sink and the dead letters must be those of a run that
 //! nothing disturbed.
 
-use crate::testing::{MemorySource, RecordingSink, SinkFault, int_rows, int_schema, rows_text, segment};
+use crate::testing::{MemorySource, RecordingSink, SinkFault, int_rows, int_schema, rows_text, stateless};
 use crate::{Logic, PluginCode, Query, RunControl, Start};
 use arrow::array::{Int64Array, RecordBatch};
 use bytes::Bytes;
 use pelton_core::files::{Fault, FaultyFiles};
 use pelton_core::{
     BatchId, Clock, Created, DeadLetter, ErrorKind, FileInfo, FileManager, FileWriter, LossKind, ManualClock,
-    MemoryFiles, QueryId, Result, SegmentOutput, Trigger,
+    MemoryFiles, Part, QueryId, Result, Trigger,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -89,20 +89,21 @@ fn logic() -> Logic {
         plugin: None,
         payload: Bytes::from(n.to_string()),
     };
-    let segment = segment(int_schema(), move |info, _, batches: Vec<RecordBatch>| {
+    let dataflow = stateless(int_schema(), move |info, _, _, rows: Vec<RecordBatch>| {
         let values = |batch: &RecordBatch| {
             batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values().to_vec()
         };
-        let (refused, kept): (Vec<i64>, Vec<i64>) = batches.iter().flat_map(values).partition(|n| n % 3 == 0);
+        let (refused, kept): (Vec<i64>, Vec<i64>) = rows.iter().flat_map(values).partition(|n| n % 3 == 0);
         let batch = info.batch_id.0 as i64 * 1000;
-        Ok(SegmentOutput {
-            batches: int_rows(kept.into_iter().map(|n| n + batch)),
+        Ok(Part {
+            rows: int_rows(kept.into_iter().map(|n| n + batch)),
             dead_letters: refused.into_iter().map(refuse).collect(),
+            ..Part::default()
         })
     });
     let bytes = Bytes::from_static(b"code");
     let digest = pelton_checkpoint::plugins::digest(&bytes);
-    Logic { segments: vec![segment], plugins: BTreeMap::from([("p".into(), PluginCode { digest, bytes })]) }
+    Logic { dataflow, plugins: BTreeMap::from([("p".into(), PluginCode { digest, bytes })]) }
 }
 
 fn fill(world: &World) {

@@ -3,18 +3,21 @@
 //! ```text
 //! Start { name, files, clock }.recover()        own the checkpoint, learn where to go on
 //!   → Query::builder(recovered)                 hand over the parts
-//!       .input(…).logic(…).sink(…).build()      they fit each other and the checkpoint
+//!       .input(…).logic(…).state(…).sink(…)     state: if stateful, opened at recovered.state_commit()
+//!       .build()                                they fit each other and the checkpoint
 //!         → query.run(&control)                 fire triggers; `micro_batch` is one turn
 //! ```
 //!
-//! Stands on `core` and `checkpoint`; knows sources, steps and sinks only as core's ports. It owns the clock and the
+//! Stands on `core` and `checkpoint`; knows sources, steps, state and sinks only as core's ports. It owns the clock and the
 //! worker threads; no other crate on the rows' way has either.
 
 mod admission;
 mod builder;
 mod clock;
+mod fit;
 mod meters;
 mod micro_batch;
+mod position;
 pub mod progress;
 mod query;
 mod recover;
@@ -22,6 +25,7 @@ mod report;
 mod rows;
 pub mod testing;
 mod trigger;
+mod watermark;
 
 pub use builder::QueryBuilder;
 pub use clock::SystemClock;
@@ -35,3 +39,7 @@ pub use trigger::next_trigger_ms;
 mod crash_tests;
 #[cfg(test)]
 mod query_tests;
+#[cfg(test)]
+mod stateful_crash_tests;
+#[cfg(test)]
+mod stateful_tests;

@@ -2,7 +2,7 @@
 //!
 //! Written by `rows`, read by `micro_batch` when the sink is done. Counts never influence a row.
 
-use pelton_core::{Decoded, LossKind, SegmentOutput};
+use pelton_core::{DeadLetter, Decoded, Gathered, LossKind, OperatorReport, Part};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Of one input.
@@ -19,7 +19,10 @@ pub(crate) struct InputMeter {
 pub(crate) struct Meters {
     pub(crate) inputs: Vec<InputMeter>,
     pub(crate) refused: AtomicU64,
+    /// Rows that the stateful operators gave up as late.
     pub(crate) late: AtomicU64,
+    /// Late rows that became dead letters.
+    pub(crate) late_kept: AtomicU64,
     pub(crate) dead_letters: AtomicU64,
     /// Waiting for the source's blocks.
     pub(crate) read_nanos: AtomicU64,
@@ -27,6 +30,8 @@ pub(crate) struct Meters {
     pub(crate) decode_nanos: AtomicU64,
     /// Summed over workers.
     pub(crate) process_nanos: AtomicU64,
+    /// The stateful operators' second stage.
+    pub(crate) stateful_nanos: AtomicU64,
     /// The sink waiting for rows.
     pub(crate) rows_wait_nanos: AtomicU64,
     ended: AtomicBool,
@@ -51,13 +56,25 @@ impl Meters {
         self.decode_nanos.fetch_add(nanos, Relaxed);
     }
 
-    pub(crate) fn processed(&self, output: &SegmentOutput, nanos: u64) {
-        let late = output.dead_letters.iter().filter(|letter| letter.kind == LossKind::Late).count() as u64;
-        let letters = output.dead_letters.len() as u64;
-        self.late.fetch_add(late, Relaxed);
-        self.refused.fetch_add(letters - late, Relaxed);
-        self.dead_letters.fetch_add(letters, Relaxed);
+    pub(crate) fn processed(&self, part: &Part, nanos: u64) {
+        self.lost(&part.dead_letters);
         self.process_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    pub(crate) fn gathered(&self, gathered: &Gathered, nanos: u64) {
+        self.lost(&gathered.dead_letters);
+        let late = |report: &OperatorReport| report.late_rows;
+        self.late.fetch_add(gathered.operators.iter().map(late).sum(), Relaxed);
+        self.stateful_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    /// Letters for late rows are not counted as late: the operators count those, kept or not.
+    fn lost(&self, letters: &[DeadLetter]) {
+        let late = letters.iter().filter(|letter| letter.kind == LossKind::Late).count() as u64;
+        let all = letters.len() as u64;
+        self.late_kept.fetch_add(late, Relaxed);
+        self.refused.fetch_add(all - late, Relaxed);
+        self.dead_letters.fetch_add(all, Relaxed);
     }
 
     pub(crate) fn emitted(&self, waited_nanos: u64) {

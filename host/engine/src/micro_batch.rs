@@ -5,14 +5,16 @@
 //! 2 write offsets/N                                  <- the input of N is now fixed for ever
 //! 3 read the ranges, decode
 //! 4 steps and plugins
+//! 5 stateful operators: rows + state@N-1 -> rows + state@N
 //! 6 the sink takes the rows, idempotent by (query id, N); dead letters are durable before it can
-//! 8 write commits/N; trim the logs                   <- N is done
+//! 7 the state's changes become durable
+//! 8 write commits/N with the watermark to go on with and the state; trim the logs       <- N is done
 //! 9 acknowledge the sources
 //! ```
 //!
-//! (5 and 7 are the stateful operators' and their state's.) [`Query::run_once`] holds every decision, its helpers
-//! hold none; a micro-batch's own state is in its [`BatchContext`]. A crash before 2 plans again; between 2 and 8 it
-//! runs the same micro-batch again, with the same ranges, time, watermark and plugins; after 8 it goes on.
+//! [`Query::run_once`] holds every decision, its helpers hold none; a micro-batch's own state is in its
+//! [`BatchContext`]. A crash before 2 plans again; between 2 and 8 it runs the same micro-batch again, with the same
+//! ranges, time, watermarks and plugins, on the state of the one before; after 8 it goes on.
 
 use crate::admission::{self, Available};
 use crate::clock::Stopwatch;
@@ -20,12 +22,15 @@ use crate::meters::Meters;
 use crate::progress::{DurationMs, millis};
 use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
-use futures::future;
-use pelton_checkpoint::{CommitEntry, DeadLetterFile, OffsetEntry, Resume, SinkCommit, SourceOffsets};
+use crate::watermark::EventTimes;
+use futures::{TryStreamExt, future};
+use pelton_checkpoint::{CommitEntry, DeadLetterFile, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
-use pelton_core::{BatchId, BatchInfo, Error, Offset, OffsetRange, Result, SinkReport};
-use std::sync::Arc;
+use pelton_core::{
+    BatchId, BatchInfo, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit, StateStore,
+};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// What a trigger led to.
@@ -37,52 +42,6 @@ pub enum Turn {
     Idle,
 }
 
-/// How far a query is: what the logs say, kept in memory from micro-batch to micro-batch.
-#[derive(Debug)]
-pub(crate) struct Position {
-    /// The micro-batch to run next.
-    batch_id: BatchId,
-    /// Where each input's last micro-batch ended.
-    offsets: Vec<Option<Offset>>,
-    /// The watermark to run it with.
-    watermark_ms: Option<i64>,
-    /// The time of the one before; time never runs backwards within a query.
-    batch_time_ms: i64,
-    /// It was planned by a run that died.
-    pending: Option<OffsetEntry>,
-}
-
-impl Position {
-    pub(crate) fn new(resume: Resume, inputs: &[Input]) -> Self {
-        let at = |entry: &OffsetEntry, end: fn(&SourceOffsets) -> Option<Offset>| {
-            inputs.iter().map(|input| entry.sources.get(&input.name).and_then(end)).collect()
-        };
-        match resume {
-            Resume::Fresh => Self {
-                batch_id: BatchId::FIRST,
-                offsets: vec![None; inputs.len()],
-                watermark_ms: None,
-                batch_time_ms: i64::MIN,
-                pending: None,
-            },
-            Resume::Rerun { batch_id, entry } => Self {
-                batch_id,
-                offsets: at(&entry, |source| source.start.clone()),
-                watermark_ms: entry.watermark_ms,
-                batch_time_ms: entry.batch_time_ms,
-                pending: Some(entry),
-            },
-            Resume::Next { batch_id, last, watermark_ms } => Self {
-                batch_id,
-                offsets: at(&last, |source| source.end.clone()),
-                watermark_ms,
-                batch_time_ms: last.batch_time_ms,
-                pending: None,
-            },
-        }
-    }
-}
-
 /// All mutable state of one micro-batch.
 pub(crate) struct BatchContext {
     pub(crate) info: Arc<BatchInfo>,
@@ -90,11 +49,23 @@ pub(crate) struct BatchContext {
     entry: OffsetEntry,
     /// What it reads, an input each, as the entry says.
     pub(crate) ranges: Vec<SourceOffsets>,
-    logic: Arc<Logic>,
+    pub(crate) logic: Arc<Logic>,
     pub(crate) is_rerun: bool,
     pub(crate) meters: Arc<Meters>,
+    /// The latest event time of each watermark.
+    pub(crate) event_times: Arc<EventTimes>,
+    /// What the stateful operators did.
+    pub(crate) operators: Vec<OperatorReport>,
+    /// Where the state after it is.
+    state: Option<StateCommit>,
     pub(crate) sink: SinkReport,
     pub(crate) spent: DurationMs,
+}
+
+impl BatchContext {
+    fn is_stateful(&self) -> bool {
+        !self.logic.dataflow.operators().is_empty()
+    }
 }
 
 impl Query {
@@ -118,22 +89,31 @@ impl Query {
             None => {
                 let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
                 let available = self.ask_sources(time_ms).await?;
-                let Some(ranges) = admission::plan_batch(&available) else { return Ok(Turn::Idle) };
+                let without_data = self.wants_batch_without_data();
+                let Some(ranges) = admission::plan_batch(&available, without_data) else {
+                    return Ok(Turn::Idle);
+                };
                 let mut batch = self.new_batch(time_ms, ranges);
                 batch.spent.latest_offset = millis(started.elapsed());
                 self.write_offsets(&mut batch).await?;
                 batch
             }
         };
-        let rows = self.read(&mut batch).await?;
+        let working = Stopwatch::start();
+        let rows = self.rows(&mut batch).await?;
         self.write_sink(&mut batch, rows).await?;
-        if !batch.sink.already_committed && !batch.meters.ended() {
+        batch.spent.add_batch = millis(working.elapsed());
+        if batch.sink.already_committed {
+            self.see_unread_event_times(&mut batch).await?;
+        } else if !batch.meters.ended() {
             return Err(Error::internal(format!(
                 "the sink `{}` took a micro-batch without reading it to its end",
                 self.sink.description()
             )));
         }
+        self.commit_state(&mut batch).await?;
         self.write_commit(&mut batch).await?;
+        self.forget(&mut batch).await;
         self.acknowledge(&mut batch).await?;
         batch.spent.trigger_execution = millis(started.elapsed());
         let batch_id = batch.info.batch_id;
@@ -151,14 +131,26 @@ impl Query {
         future::try_join_all(asked).await
     }
 
+    /// Whether the last micro-batch has moved the watermark to where something expires or becomes final.
+    fn wants_batch_without_data(&self) -> bool {
+        let (ran_with, next) = (self.position.last_watermark_ms, self.watermarks.current_ms());
+        self.no_data_batches
+            && self.position.has_run
+            && self.logic.dataflow.wants_batch_without_data(ran_with, next)
+    }
+
     fn new_batch(&self, time_ms: i64, ranges: Vec<SourceOffsets>) -> BatchContext {
         let named = self.inputs.iter().map(|input| input.name.clone()).zip(ranges.iter().cloned());
         let digests = self.logic.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.digest.clone()));
+        let watermark_ms = self.watermarks.current_ms();
         let entry = OffsetEntry {
             batch_time_ms: time_ms,
-            watermark_ms: self.position.watermark_ms,
+            watermark_ms,
+            late_watermark_ms: watermark_ms.map(|_| self.position.last_watermark_ms.unwrap_or(0)),
+            watermark_policy: watermark_ms.map(|_| self.watermarks.policy()),
             sources: named.collect(),
             plugins: digests.collect(),
+            sink: Some(self.sink.kind()),
             run_id: self.checkpoint.run_id().clone(),
         };
         self.context(entry, ranges, Arc::clone(&self.logic), false)
@@ -180,12 +172,15 @@ impl Query {
         logic: Arc<Logic>,
         is_rerun: bool,
     ) -> BatchContext {
+        // A plan that has changed since the entry was written may have its first watermark, or none any more.
+        let watermarks = logic.dataflow.watermarks().len();
+        let known = |recorded: Option<i64>| (watermarks > 0).then(|| recorded.unwrap_or(0));
         let info = BatchInfo {
             query_id: self.checkpoint.metadata().query_id.clone(),
             batch_id: self.position.batch_id,
             time_ms: entry.batch_time_ms,
-            watermark_ms: entry.watermark_ms,
-            late_watermark_ms: entry.watermark_ms,
+            watermark_ms: known(entry.watermark_ms),
+            late_watermark_ms: known(entry.late_watermark_ms),
         };
         BatchContext {
             info: Arc::new(info),
@@ -194,6 +189,9 @@ impl Query {
             logic,
             is_rerun,
             meters: Arc::new(Meters::new(self.inputs.len())),
+            event_times: Arc::new(EventTimes::new(watermarks)),
+            operators: Vec::new(),
+            state: None,
             sink: SinkReport::default(),
             spent: DurationMs::default(),
         }
@@ -207,8 +205,21 @@ impl Query {
         Ok(())
     }
 
-    /// Opens the way of the rows through steps 3 and 4. They move when the sink asks for them.
-    async fn read(&self, batch: &mut BatchContext) -> Result<RowStream> {
+    /// Steps 3 and 4, which happen when the sink asks for rows; with stateful operators 3, 4 and 5, which are over
+    /// when this returns. So the state is computed whether the sink wants the rows or has them already.
+    async fn rows(&mut self, batch: &mut BatchContext) -> Result<RowStream> {
+        let rows = self.read(batch).await?;
+        if !batch.is_stateful() {
+            return Ok(rows.into_stream());
+        }
+        let gathered = rows.gather(self.take_state()?).await?;
+        batch.operators = gathered.operators;
+        self.state = Some(gathered.state).into();
+        Ok(gathered.rows)
+    }
+
+    /// Opens the way of the rows through steps 3 and 4.
+    async fn read(&self, batch: &mut BatchContext) -> Result<RowsOfBatch> {
         let watch = Stopwatch::start();
         let batch_id = batch.info.batch_id;
         let reads = self.inputs.iter().zip(&batch.ranges).enumerate();
@@ -219,37 +230,66 @@ impl Query {
             let range = OffsetRange { start: range.start.clone(), end };
             let blocks = input.source.read(batch_id, &range).await;
             let blocks = blocks.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
-            inputs.push(InputRows { index, blocks, segment: Arc::clone(&batch.logic.segments[index]) });
+            inputs.push(InputRows { index, blocks });
         }
         batch.spent.get_batch = millis(watch.elapsed());
-        let rows = RowsOfBatch {
+        Ok(RowsOfBatch {
             info: Arc::clone(&batch.info),
             inputs,
+            dataflow: Arc::clone(&batch.logic.dataflow),
             parallelism: self.parallelism,
             dead_letters: DeadLetterFile::new(Arc::clone(&self.dead_letters), batch_id),
+            event_times: Arc::clone(&batch.event_times),
             meters: Arc::clone(&batch.meters),
-        };
-        Ok(rows.into_stream())
+        })
     }
 
-    /// Step 6; 3 and 4 happen inside.
+    /// The store goes with the rows to the worker thread and comes back with them.
+    fn take_state(&mut self) -> Result<Box<dyn StateStore>> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        state.ok_or_else(|| Error::internal("a stateful query has lost its state store"))
+    }
+
+    /// Step 6.
     async fn write_sink(&self, batch: &mut BatchContext, rows: RowStream) -> Result<()> {
         let watch = Stopwatch::start();
         batch.sink = self.sink.write(&batch.info, rows).await?;
         let took = watch.elapsed();
         let waited = Duration::from_nanos(batch.meters.rows_wait_nanos.load(Relaxed));
         let busy = Duration::from_nanos(batch.sink.busy_nanos);
-        batch.spent.add_batch = millis(took);
         batch.spent.sink = millis(if busy.is_zero() { took.saturating_sub(waited) } else { busy });
+        Ok(())
+    }
+
+    /// A sink that has the rows already may leave them unread, but the watermark follows from them.
+    async fn see_unread_event_times(&self, batch: &mut BatchContext) -> Result<()> {
+        if batch.is_stateful() || batch.meters.ended() || batch.info.watermark_ms.is_none() {
+            return Ok(());
+        }
+        batch.meters = Arc::new(Meters::new(self.inputs.len()));
+        let rows = self.read(batch).await?.into_stream();
+        rows.try_for_each(|_| future::ready(Ok(()))).await
+    }
+
+    /// Step 7.
+    async fn commit_state(&mut self, batch: &mut BatchContext) -> Result<()> {
+        let Some(state) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+        let watch = Stopwatch::start();
+        let committed = state.commit(batch.info.batch_id).await;
+        batch.state = Some(committed.map_err(|failed| failed.context("the state was not committed"))?);
+        batch.spent.state_commit = millis(watch.elapsed());
         Ok(())
     }
 
     /// Step 8. From here on the query stands behind this micro-batch. Old entries of the logs go at the same time.
     async fn write_commit(&mut self, batch: &mut BatchContext) -> Result<()> {
         let watch = Stopwatch::start();
+        self.watermarks.advance(&batch.event_times.latest());
         let SinkReport { rows, bytes, files, .. } = batch.sink;
         let commit = CommitEntry {
-            next_watermark_ms: self.position.watermark_ms,
+            next_watermark_ms: self.watermarks.current_ms(),
+            watermarks: self.watermarks.record(),
+            state: batch.state.take(),
             sink: SinkCommit { rows, bytes, files },
             run_id: self.checkpoint.run_id().clone(),
         };
@@ -261,8 +301,20 @@ impl Query {
         self.position.batch_id = batch.info.batch_id.next();
         self.position.batch_time_ms = batch.info.time_ms;
         self.position.offsets = batch.ranges.iter().map(|range| range.end.clone()).collect();
+        self.position.last_watermark_ms = batch.info.watermark_ms;
+        self.position.has_run = true;
         batch.spent.commit_offsets = millis(watch.elapsed());
         Ok(())
+    }
+
+    /// Lets the state store give up what no entry of the commit log names any more.
+    async fn forget(&mut self, batch: &mut BatchContext) {
+        let oldest = self.checkpoint.oldest_retained(batch.info.batch_id);
+        let Some(state) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner) else { return };
+        let watch = Stopwatch::start();
+        let forgotten = state.retain(oldest).await;
+        let _ = forgotten.inspect_err(|failed| tracing::warn!(%failed, "old state could not be removed"));
+        batch.spent.state_commit += millis(watch.elapsed());
     }
 
     /// Step 9.

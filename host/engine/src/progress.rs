@@ -24,6 +24,8 @@ pub struct Progress {
     pub batch_id: BatchId,
     /// It had been planned by a run that died.
     pub is_rerun: bool,
+    /// No source had anything new: it ran because the watermark had moved.
+    pub no_data: bool,
     /// Rows decoded, over all sources.
     pub num_input_rows: u64,
     /// Rows decoded a second since the micro-batch before began (0 in a run's first).
@@ -61,11 +63,15 @@ pub struct DurationMs {
     pub decode: f64,
     /// Steps and plugins, summed over workers.
     pub segments: f64,
+    /// The stateful operators' work on rows and state, after all rows are there.
+    pub stateful: f64,
     /// From the first row asked for to the sink's answer: everything above but the first two runs inside it.
     pub add_batch: f64,
     /// The sink's own share: encoding and writing summed over threads if the sink measures it, else what is left
     /// of `add_batch` without waiting for rows.
     pub sink: f64,
+    /// Making the state's changes durable, giving up old ones.
+    pub state_commit: f64,
     /// Writing `commits/N` and trimming the logs.
     pub commit_offsets: f64,
     /// Telling the sources what is committed.
@@ -80,6 +86,21 @@ pub struct EventTime {
     /// The watermark that the micro-batch ran with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark: Option<String>,
+    /// The query's watermarks after it, in the order of the plan: which of them holds the others back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watermarks: Vec<WatermarkProgress>,
+}
+
+/// How far one of the query's watermarks is; times ISO 8601 in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct WatermarkProgress {
+    /// Its stable name.
+    pub name: String,
+    /// The latest event time in the micro-batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// Where it is now.
+    pub watermark: String,
 }
 
 /// What a stateful operator did. Spark's `StateOperatorProgress`.
@@ -87,13 +108,15 @@ pub struct EventTime {
 pub struct StateOperatorProgress {
     /// Its stable name.
     pub operator_name: String,
+    /// What it is: `aggregate`, `dedup`, `join` ….
+    pub kind: &'static str,
     /// Entries after the micro-batch.
     pub num_rows_total: u64,
     /// Entries it changed.
     pub num_rows_updated: u64,
     /// Entries it removed.
     pub num_rows_removed: u64,
-    /// Rows it gave up as late.
+    /// Rows it gave up as late: rows of its input, before anything is combined (Spark counts after).
     pub num_rows_dropped_by_watermark: u64,
 }
 
@@ -183,11 +206,11 @@ pub struct StageSeconds {
     pub read: f64,
     /// Decoding blocks.
     pub decode: f64,
-    /// Steps and plugins.
+    /// Steps, plugins and stateful operators.
     pub process: f64,
     /// Encoding and writing.
     pub sink: f64,
-    /// Offset log, commit log, trimming.
+    /// Offset log, state, commit log, trimming.
     pub log: f64,
 }
 
@@ -208,9 +231,9 @@ impl RunSummary {
         let spent = &progress.duration_ms;
         self.stages.read += (spent.latest_offset + spent.get_batch + spent.acknowledge) / 1e3;
         self.stages.decode += spent.decode / 1e3;
-        self.stages.process += spent.segments / 1e3;
+        self.stages.process += (spent.segments + spent.stateful) / 1e3;
         self.stages.sink += spent.sink / 1e3;
-        self.stages.log += (spent.wal_commit + spent.commit_offsets) / 1e3;
+        self.stages.log += (spent.wal_commit + spent.state_commit + spent.commit_offsets) / 1e3;
     }
 }
 

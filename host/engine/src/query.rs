@@ -4,16 +4,19 @@
 
 use crate::builder::QueryBuilder;
 use crate::clock::Stopwatch;
-use crate::micro_batch::{Position, Turn};
+use crate::micro_batch::Turn;
+use crate::position::Position;
 use crate::progress::{Progress, RunEnd, RunSummary};
 use crate::recover::Recovered;
 use crate::trigger;
-use arrow::datatypes::SchemaRef;
+use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
 use pelton_checkpoint::Checkpoint;
-use pelton_core::{Clock, FileManager, PluginDigest, ReadLimit, Result, Segment, Sink, Source, Trigger};
+use pelton_core::{
+    Clock, Dataflow, FileManager, PluginDigest, ReadLimit, Result, Sink, Source, StateStore, Trigger,
+};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -30,18 +33,18 @@ pub struct PluginCode {
 }
 
 /// What the user wrote, in one version: the steps, bound to the plugins that they call.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Logic {
-    /// One an input, in their order; all give the same columns.
-    pub segments: Vec<Arc<dyn Segment>>,
+    /// What happens to the rows of all inputs.
+    pub dataflow: Arc<dyn Dataflow>,
     /// The plugins in them, by their name in the pipeline file.
     pub plugins: BTreeMap<String, PluginCode>,
 }
 
 impl Logic {
-    /// The columns that go to the sink.
-    pub(crate) fn schema(&self) -> Option<SchemaRef> {
-        self.segments.first().map(|segment| segment.schema())
+    /// Steps without plugins.
+    pub fn new(dataflow: Arc<dyn Dataflow>) -> Self {
+        Self { dataflow, plugins: BTreeMap::new() }
     }
 }
 
@@ -69,6 +72,11 @@ pub struct Query {
     pub(crate) logic: Arc<Logic>,
     /// For the micro-batch that runs again, if it ran other plugins than `logic`.
     pub(crate) rerun_logic: Option<Arc<Logic>>,
+    /// The state of the last micro-batch, if the query is stateful. A worker thread has it while operators run. (The
+    /// mutex is never contended: it only lets a query be shared between threads, which a store need not allow.)
+    pub(crate) state: Mutex<Option<Box<dyn StateStore>>>,
+    pub(crate) watermarks: WatermarkTracker,
+    pub(crate) no_data_batches: bool,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) trigger: Trigger,
     pub(crate) limit: ReadLimit,
@@ -83,6 +91,8 @@ pub struct Query {
     pub(crate) last_started: Option<Stopwatch>,
     pub(crate) summary: RunSummary,
     pub(crate) failed: bool,
+    /// That late rows are lost was said in this run.
+    pub(crate) warned_of_late_rows: bool,
 }
 
 impl Query {

@@ -6,7 +6,7 @@ use crate::testing::Action::{
 };
 use crate::testing::{
     MemorySource, RecordingSink, SinkFault, StreamTest, check_answer, check_new_answer, int_rows, int_schema,
-    pass_through, rows_text, segment,
+    pass_through, rows_part, rows_text, stateless,
 };
 use crate::{Logic, PluginCode, Progress, Query, RunControl, RunEnd, Start, SystemClock};
 use arrow::array::{Int64Array, RecordBatch};
@@ -14,8 +14,8 @@ use bytes::Bytes;
 use pelton_core::files::Fault;
 use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, DeadLetter, Error, ErrorKind, FileManager, Interval, LossKind, ManualClock,
-    MemoryFiles, OutputMode, Segment, SegmentOutput, Sink, SinkContext, SinkReport, Trigger,
+    BatchId, BatchInfo, Dataflow, DeadLetter, Error, ErrorKind, FileManager, Interval, LossKind, ManualClock,
+    MemoryFiles, OutputMode, Part, Sink, SinkContext, SinkReport, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn numbers(batch: &RecordBatch) -> Vec<i64> {
 }
 
 fn passing() -> Logic {
-    Logic { segments: vec![pass_through(int_schema())], plugins: BTreeMap::new() }
+    Logic::new(pass_through(int_schema()))
 }
 
 fn one_input() -> StreamTest {
@@ -36,13 +36,13 @@ fn one_input() -> StreamTest {
 
 /// Steps with a plugin `p` whose bytes are `version` and which adds `by`.
 fn adding(version: &'static str, by: i64) -> Logic {
-    let segment = segment(int_schema(), move |_, _, batches| {
+    let dataflow = stateless(int_schema(), move |_, _, _, rows| {
         let add = |batch| int_rows(numbers(&batch).into_iter().map(|n| n + by));
-        Ok(SegmentOutput { batches: batches.into_iter().flat_map(add).collect(), dead_letters: vec![] })
+        Ok(rows_part(rows.into_iter().flat_map(add).collect()))
     });
     let bytes = Bytes::from_static(version.as_bytes());
     let digest = pelton_checkpoint::plugins::digest(&bytes);
-    Logic { segments: vec![segment], plugins: BTreeMap::from([("p".into(), PluginCode { digest, bytes })]) }
+    Logic { dataflow, plugins: BTreeMap::from([("p".into(), PluginCode { digest, bytes })]) }
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn the_logs_say_what_ran() {
     let digest = &adding("v1", 0).plugins["p"].digest;
     let start = format!(
         "v1\n{{\"batch_time_ms\":5,\"watermark_ms\":null,\"sources\":{{\"s0\":{{\"start\":null,\"end\":1}}}},\
-         \"plugins\":{{\"p\":\"{digest}\"}},\"run_id\":\""
+         \"plugins\":{{\"p\":\"{digest}\"}},\"sink\":\"recording\",\"run_id\":\""
     );
     assert!(offsets.starts_with(&start), "{offsets}");
     let commit = test.files.read("commits/0").await.unwrap().unwrap();
@@ -89,11 +89,11 @@ async fn a_micro_batch_whose_sink_failed_runs_again_with_the_same_input_and_time
     for fault in [SinkFault::Before, SinkFault::After] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
-        let segment = segment(int_schema(), move |info, _, batches| {
-            log.lock().unwrap().push((info.batch_id, info.time_ms, numbers(&batches[0])));
-            Ok(SegmentOutput { batches, dead_letters: vec![] })
+        let dataflow = stateless(int_schema(), move |info, _, _, rows| {
+            log.lock().unwrap().push((info.batch_id, info.time_ms, numbers(&rows[0])));
+            Ok(rows_part(rows))
         });
-        let mut test = StreamTest::new([int_schema()], Logic { segments: vec![segment], ..Logic::default() });
+        let mut test = StreamTest::new([int_schema()], Logic::new(dataflow));
         let script = [
             StartStream,
             AddData(0, int_rows([1])),
@@ -176,14 +176,13 @@ async fn processing_time_fires_at_once_and_then_on_multiples() {
 
 #[tokio::test]
 async fn inputs_are_united_in_their_order_whatever_worker_is_quicker() {
-    let slow_first = |delay_ms: u64| {
-        segment(int_schema(), move |_, partition, batches| {
-            std::thread::sleep(Duration::from_millis(delay_ms.saturating_sub(partition)));
-            Ok(SegmentOutput { batches, dead_letters: vec![] })
-        })
-    };
+    let slow_first = stateless(int_schema(), |_, input, partition, rows| {
+        let delay_ms = if input == 0 { 12_u64.saturating_sub(partition) } else { 0 };
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        Ok(rows_part(rows))
+    });
     for parallelism in [1, 2, 8] {
-        let logic = Logic { segments: vec![slow_first(12), slow_first(0)], ..Logic::default() };
+        let logic = Logic::new(Arc::clone(&slow_first));
         let mut test = StreamTest::new([int_schema(), int_schema()], logic).parallelism(parallelism);
         for n in 0..8 {
             test.sources[0].add(int_rows([n]));
@@ -195,17 +194,17 @@ async fn inputs_are_united_in_their_order_whatever_worker_is_quicker() {
 }
 
 /// Fails on some rows, panics on others.
-fn fragile() -> Arc<dyn Segment> {
-    segment(int_schema(), |_, partition, batches| match numbers(&batches[0])[0] {
+fn fragile() -> Arc<dyn Dataflow> {
+    stateless(int_schema(), |_, _, partition, rows| match numbers(&rows[0])[0] {
         -1 => Err(Error::data(format!("bad part {partition}"))),
         -2 => panic!("out of luck"),
-        _ => Ok(SegmentOutput { batches, dead_letters: vec![] }),
+        _ => Ok(rows_part(rows)),
     })
 }
 
 #[tokio::test]
 async fn the_first_error_in_the_order_of_the_blocks_wins_and_nothing_is_written() {
-    let mut test = StreamTest::new([int_schema()], Logic { segments: vec![fragile()], ..Logic::default() });
+    let mut test = StreamTest::new([int_schema()], Logic::new(fragile()));
     let script = [
         AddData(0, int_rows([1])),
         AddData(0, int_rows([-1])),
@@ -219,7 +218,7 @@ async fn the_first_error_in_the_order_of_the_blocks_wins_and_nothing_is_written(
 
 #[tokio::test]
 async fn a_panic_of_a_worker_fails_the_micro_batch_alone() {
-    let mut test = StreamTest::new([int_schema()], Logic { segments: vec![fragile()], ..Logic::default() });
+    let mut test = StreamTest::new([int_schema()], Logic::new(fragile()));
     let script = [
         AddData(0, int_rows([-2])),
         StartStream,
@@ -244,14 +243,14 @@ fn letter(reason: &str, kind: LossKind) -> DeadLetter {
 
 /// Refuses odd numbers.
 fn refusing() -> Logic {
-    let segment = segment(int_schema(), |_, _, batches| {
-        let all: Vec<i64> = batches.iter().flat_map(numbers).collect();
+    let dataflow = stateless(int_schema(), |_, _, _, rows| {
+        let all: Vec<i64> = rows.iter().flat_map(numbers).collect();
         let refused = all.iter().filter(|n| *n % 2 == 1);
         let dead_letters = refused.map(|n| letter(&format!("{n} is odd"), LossKind::Refused)).collect();
-        let batches = int_rows(all.into_iter().filter(|n| n % 2 == 0));
-        Ok(SegmentOutput { batches, dead_letters })
+        let rows = int_rows(all.into_iter().filter(|n| n % 2 == 0));
+        Ok(Part { rows, dead_letters, ..Part::default() })
     });
-    Logic { segments: vec![segment], plugins: BTreeMap::new() }
+    Logic::new(dataflow)
 }
 
 #[tokio::test]
@@ -450,4 +449,27 @@ async fn a_sink_that_leaves_rows_unread_and_one_that_cannot_take_the_mode_are_re
         assert!(failed.message().contains(message), "{failed}");
         assert!(files.read("commits/0").await.unwrap().is_none());
     }
+}
+
+#[tokio::test]
+async fn a_micro_batch_that_another_kind_of_sink_may_have_is_finished_there_first() {
+    let mut test = one_input();
+    let script = [
+        StartStream,
+        AddData(0, int_rows([1])),
+        FailSink(SinkFault::After),
+        ExpectFailure(ErrorKind::Unavailable, "injected"),
+    ];
+    test.run(script).await.unwrap();
+    let start = Start::new("test", Arc::clone(&test.files), Arc::new(SystemClock));
+    let other = Query::builder(start.recover().await.unwrap())
+        .input("s0", Arc::new(test.sources[0].reopen()))
+        .logic(passing())
+        .output_mode(OutputMode::Update)
+        .sink(Arc::new(Hasty));
+    let refused = other.build().await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.message().contains("must first be finished with a recording sink"), "{refused}");
+    assert!(refused.hint_text().unwrap().contains("--trigger once"), "{refused}");
+    test.run([StartStream, check_answer([1])]).await.unwrap();
 }

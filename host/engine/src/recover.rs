@@ -4,8 +4,8 @@
 //! plugins that its entry names, which are perhaps not those of the pipeline file.
 
 use bytes::Bytes;
-use pelton_checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, OffsetEntry, Opening, Resume};
-use pelton_core::{BatchId, Clock, FileManager, PluginDigest, QueryId, Result, RunId};
+use pelton_checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, Opening, Resume};
+use pelton_core::{BatchId, Clock, Error, FileManager, PluginDigest, QueryId, Result, RunId, StateCommit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -88,13 +88,20 @@ impl Recovered {
         self.checkpoint.load_plugin(digest).await
     }
 
-    /// The newest entry of the offset log.
-    pub(crate) fn newest_entry(&self) -> Option<&OffsetEntry> {
-        match &self.resume {
-            Resume::Fresh => None,
-            Resume::Rerun { entry, .. } => Some(entry),
-            Resume::Next { last, .. } => Some(last),
+    /// The state that the next micro-batch begins with, for the state store to be opened at: that of the last
+    /// committed one. `None`: there is none yet. Refused if the records that name it are lost.
+    pub fn state_commit(&self) -> Result<Option<&StateCommit>> {
+        if let Resume::Rerun { batch_id, commits_lost: true, .. } = &self.resume {
+            let url = self.checkpoint.files().url();
+            return Err(Error::data(format!(
+                "micro-batch {batch_id} must run again on the state of the one before it, but the commit log of the \
+                 checkpoint {url}, which says where that state is, has lost its record of it"
+            ))
+            .hint(
+                "restore `commits/` from a backup; without one, start over with a new checkpoint and a new output",
+            ));
         }
+        Ok(self.resume.last_commit().and_then(|commit| commit.state.as_ref()))
     }
 }
 

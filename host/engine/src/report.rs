@@ -2,10 +2,13 @@
 //!
 //! Called by `micro_batch` when all is done; decides nothing.
 
+use crate::admission;
 use crate::clock::Stopwatch;
 use crate::meters::InputMeter;
 use crate::micro_batch::BatchContext;
-use crate::progress::{self, EventTime, Progress, SinkProgress, SourceProgress, millis};
+use crate::progress::{
+    self, EventTime, Progress, SinkProgress, SourceProgress, StateOperatorProgress, WatermarkProgress, millis,
+};
 use crate::query::{Input, Query};
 use pelton_checkpoint::SourceOffsets;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,15 +21,55 @@ impl Query {
         batch.spent.get_batch += of_nanos(&meters.read_nanos);
         batch.spent.decode = of_nanos(&meters.decode_nanos);
         batch.spent.segments = of_nanos(&meters.process_nanos);
+        batch.spent.stateful = of_nanos(&meters.stateful_nanos);
         let since_last = self
             .last_started
             .replace(started)
             .map_or(0.0, |last| last.elapsed().saturating_sub(started.elapsed()).as_secs_f64());
         let progress = self.progress(&batch, since_last);
+        self.warn_of_late_rows(&batch);
         self.summary.add(&progress);
         if let Some(listener) = &self.listener {
             listener(&progress);
         }
+    }
+
+    /// Once a run: who wonders where rows have gone should find it in the log.
+    fn warn_of_late_rows(&mut self, batch: &BatchContext) {
+        let (late, kept) = (batch.meters.late.load(Relaxed), batch.meters.late_kept.load(Relaxed));
+        if late > kept && !self.warned_of_late_rows {
+            self.warned_of_late_rows = true;
+            tracing::warn!(
+                query = self.checkpoint.metadata().query_name,
+                batch_id = %batch.info.batch_id,
+                rows = late - kept,
+                "late rows are dropped: they are behind the watermark; `on_late: dead_letter` would keep them"
+            );
+        }
+    }
+
+    fn event_time(&self, batch: &BatchContext) -> EventTime {
+        let marks = self.watermarks.marks().iter().zip(batch.event_times.latest());
+        let marks = marks.map(|(mark, latest)| WatermarkProgress {
+            name: mark.name.clone(),
+            max: latest.map(progress::iso8601),
+            watermark: progress::iso8601(mark.at_ms),
+        });
+        EventTime { watermark: batch.info.watermark_ms.map(progress::iso8601), watermarks: marks.collect() }
+    }
+
+    fn state_operators(batch: &BatchContext) -> Vec<StateOperatorProgress> {
+        let operators = batch.logic.dataflow.operators().iter().zip(&batch.operators);
+        operators
+            .map(|(operator, did)| StateOperatorProgress {
+                operator_name: operator.name.clone(),
+                kind: operator.kind,
+                num_rows_total: did.rows_total,
+                num_rows_updated: did.rows_updated,
+                num_rows_removed: did.rows_removed,
+                num_rows_dropped_by_watermark: did.late_rows,
+            })
+            .collect()
     }
 
     fn progress(&self, batch: &BatchContext, seconds_since_last: f64) -> Progress {
@@ -49,12 +92,13 @@ impl Query {
             timestamp: progress::iso8601(batch.info.time_ms),
             batch_id: batch.info.batch_id,
             is_rerun: batch.is_rerun,
+            no_data: admission::reads_nothing(&batch.ranges),
             num_input_rows,
             input_rows_per_second: progress::rate(num_input_rows, seconds_since_last),
             processed_rows_per_second: progress::rate(num_input_rows, batch.spent.trigger_execution / 1e3),
             duration_ms: batch.spent,
-            event_time: EventTime { watermark: batch.info.watermark_ms.map(progress::iso8601) },
-            state_operators: Vec::new(),
+            event_time: self.event_time(batch),
+            state_operators: Self::state_operators(batch),
             sources: sources.map(source).collect(),
             sink: SinkProgress {
                 description: self.sink.description(),

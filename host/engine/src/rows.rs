@@ -1,18 +1,20 @@
-//! Steps 3 and 4 of a micro-batch: blocks are read in order, decoded and processed many at a time on worker
-//! threads, and come out as one stream of rows in the order of the blocks.
+//! Steps 3 to 5 of a micro-batch: blocks are read in order, decoded and processed many at a time on worker threads.
 //!
-//! Called by `micro_batch`; polled by the sink. At most `parallelism + 1` blocks are in memory at a time (one more
-//! than workers, so that none waits for the sink to take the oldest), whatever the size of the input. The result
-//! depends on the blocks alone, never on which worker was quicker. The first error in the order of the blocks wins.
+//! Called by `micro_batch`. Without stateful operators the rows come out as one stream in the order of the blocks,
+//! polled by the sink: at most `parallelism + 1` blocks are in memory at a time (one more than workers, so that none
+//! waits for the sink to take the oldest), whatever the size of the input. With them the parts are gathered first, in
+//! the same order, and the stream is what the operators gave. The result depends on the blocks and the state alone,
+//! never on which worker was quicker. The first error in the order of the blocks wins.
 
 use crate::clock::Stopwatch;
 use crate::meters::Meters;
+use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use pelton_checkpoint::DeadLetterFile;
 use pelton_core::sink::RowStream;
 use pelton_core::source::BlockStream;
-use pelton_core::{BatchInfo, Block, DeadLetter, Error, Result, Segment};
+use pelton_core::{BatchInfo, Block, Dataflow, Error, OperatorReport, Part, Result, StateStore};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,8 +26,6 @@ pub(crate) struct InputRows {
     pub(crate) index: usize,
     /// Its blocks, in order.
     pub(crate) blocks: BlockStream,
-    /// What every block goes through.
-    pub(crate) segment: Arc<dyn Segment>,
 }
 
 /// All that is needed to make the rows of a micro-batch.
@@ -33,21 +33,65 @@ pub(crate) struct RowsOfBatch {
     pub(crate) info: Arc<BatchInfo>,
     /// One after the other.
     pub(crate) inputs: Vec<InputRows>,
+    /// What every block goes through.
+    pub(crate) dataflow: Arc<dyn Dataflow>,
     /// Blocks that are decoded and processed at a time.
     pub(crate) parallelism: usize,
     /// Durable before the stream ends, so before a sink can make the rows visible.
     pub(crate) dead_letters: DeadLetterFile,
+    /// Complete when the stream has ended.
+    pub(crate) event_times: Arc<EventTimes>,
     pub(crate) meters: Arc<Meters>,
 }
 
+/// What stateful operators made of a micro-batch.
+pub(crate) struct GatheredRows {
+    /// For the sink.
+    pub(crate) rows: RowStream,
+    /// One an operator.
+    pub(crate) operators: Vec<OperatorReport>,
+    /// The store that was lent, with this micro-batch's changes.
+    pub(crate) state: Box<dyn StateStore>,
+}
+
 impl RowsOfBatch {
-    /// The rows, united in the order of the inputs.
+    /// The rows of a query without stateful operators, united in the order of the inputs. They move when asked for.
     pub(crate) fn into_stream(self) -> RowStream {
-        let Self { info, inputs, parallelism, dead_letters, meters } = self;
-        let work = Work { info, meters: Arc::clone(&meters) };
+        let (parts, end) = self.into_parts();
+        Emit { parts, ready: VecDeque::new(), end }.into_stream()
+    }
+
+    /// Takes all parts, in the same order, through the stateful operators. The state is given back changed; after an
+    /// error it is lost, and with it the query.
+    pub(crate) async fn gather(self, mut state: Box<dyn StateStore>) -> Result<GatheredRows> {
+        let threads = self.parallelism;
+        let mut gather = Arc::clone(&self.dataflow).gather(Arc::clone(&self.info));
+        let (mut parts, mut end) = self.into_parts();
+        while let Some(mut part) = parts.try_next().await? {
+            end.dead_letters.append(&std::mem::take(&mut part.dead_letters)).await?;
+            end.event_times.note(&part.event_times);
+            gather.add(part)?;
+        }
+        let meters = Arc::clone(&end.meters);
+        let (gathered, state) = on_worker(move || {
+            let working = Stopwatch::start();
+            let gathered = gather.finish(state.as_mut(), threads)?;
+            meters.gathered(&gathered, working.nanos());
+            Ok((gathered, state))
+        })
+        .await?;
+        end.dead_letters.append(&gathered.dead_letters).await?;
+        end.event_times.note(&gathered.event_times);
+        let rows = Emit { parts: stream::empty().boxed(), ready: with_rows(gathered.rows).collect(), end };
+        Ok(GatheredRows { rows: rows.into_stream(), operators: gathered.operators, state })
+    }
+
+    fn into_parts(self) -> (BoxStream<'static, Result<Part>>, End) {
+        let Self { info, inputs, dataflow, parallelism, dead_letters, event_times, meters } = self;
+        let work = Work { info, dataflow, meters: Arc::clone(&meters) };
         let blocks = stream::iter(inputs).flat_map(|input| {
-            let (index, segment) = (input.index, input.segment);
-            input.blocks.map_ok(move |block| (index, Arc::clone(&segment), block))
+            let index = input.index;
+            input.blocks.map_ok(move |block| (index, block))
         });
         let blocks = TimedRead { blocks: blocks.boxed(), waiting: None, meters: Arc::clone(&meters) };
         let parts = blocks
@@ -55,37 +99,29 @@ impl RowsOfBatch {
             .map(move |(partition, block)| {
                 let work = work.clone();
                 async move {
-                    let (input, segment, block) = block?;
-                    on_worker(move || work.part(input, segment.as_ref(), block, partition as u64)).await
+                    let (input, block) = block?;
+                    on_worker(move || work.part(input, block, partition as u64)).await
                 }
             })
             .buffered(parallelism + 1);
-        let state = Emit { parts: parts.boxed(), ready: VecDeque::new(), dead_letters, meters };
-        stream::try_unfold(state, Emit::next).boxed()
+        (parts.boxed(), End { dead_letters, event_times, meters })
     }
+}
+
+fn with_rows(batches: Vec<RecordBatch>) -> impl Iterator<Item = RecordBatch> {
+    batches.into_iter().filter(|batch| batch.num_rows() > 0)
 }
 
 /// What a worker needs beside the block.
 #[derive(Clone)]
 struct Work {
     info: Arc<BatchInfo>,
+    dataflow: Arc<dyn Dataflow>,
     meters: Arc<Meters>,
 }
 
-/// What a worker made of a block.
-struct Part {
-    batches: Vec<RecordBatch>,
-    dead_letters: Vec<DeadLetter>,
-}
-
 impl Work {
-    fn part(
-        &self,
-        input: usize,
-        segment: &dyn Segment,
-        block: Box<dyn Block>,
-        partition: u64,
-    ) -> Result<Part> {
+    fn part(&self, input: usize, block: Box<dyn Block>, partition: u64) -> Result<Part> {
         let input_bytes = block.input_bytes();
         let decoding = Stopwatch::start();
         let decoded = block.decode()?;
@@ -93,12 +129,10 @@ impl Work {
         self.meters.decoded(input, input_bytes, &decoded, decode_nanos);
 
         let processing = Stopwatch::start();
-        let output = segment.process(&self.info, partition, decoded.batches)?;
-        self.meters.processed(&output, processing.nanos());
-
-        let mut dead_letters = decoded.dead_letters;
-        dead_letters.extend(output.dead_letters);
-        Ok(Part { batches: output.batches, dead_letters })
+        let mut part = self.dataflow.part(&self.info, input, partition, decoded.batches)?;
+        self.meters.processed(&part, processing.nanos());
+        part.dead_letters.splice(..0, decoded.dead_letters);
+        Ok(part)
     }
 }
 
@@ -118,29 +152,40 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
+/// What must be complete when the last row is given.
+struct End {
+    dead_letters: DeadLetterFile,
+    event_times: Arc<EventTimes>,
+    meters: Arc<Meters>,
+}
+
 /// The end of the pipe: dead letters to their file, rows to the sink.
 struct Emit {
     parts: BoxStream<'static, Result<Part>>,
     ready: VecDeque<RecordBatch>,
-    dead_letters: DeadLetterFile,
-    meters: Arc<Meters>,
+    end: End,
 }
 
 impl Emit {
+    fn into_stream(self) -> RowStream {
+        stream::try_unfold(self, Self::next).boxed()
+    }
+
     async fn next(mut self) -> Result<Option<(RecordBatch, Self)>> {
         let waiting = Stopwatch::start();
         loop {
             if let Some(batch) = self.ready.pop_front() {
-                self.meters.emitted(waiting.nanos());
+                self.end.meters.emitted(waiting.nanos());
                 return Ok(Some((batch, self)));
             }
             let Some(part) = self.parts.try_next().await? else { break };
-            self.dead_letters.append(&part.dead_letters).await?;
-            self.ready.extend(part.batches.into_iter().filter(|batch| batch.num_rows() > 0));
+            self.end.dead_letters.append(&part.dead_letters).await?;
+            self.end.event_times.note(&part.event_times);
+            self.ready.extend(with_rows(part.rows));
         }
-        self.dead_letters.finish().await?;
-        self.meters.emitted(waiting.nanos());
-        self.meters.end();
+        self.end.dead_letters.finish().await?;
+        self.end.meters.emitted(waiting.nanos());
+        self.end.meters.end();
         Ok(None)
     }
 }
@@ -198,12 +243,13 @@ mod tests {
             watermark_ms: None,
             late_watermark_ms: None,
         };
-        let input = InputRows { index: 0, blocks: source.boxed(), segment: pass_through(int_schema()) };
         let rows = RowsOfBatch {
             info: Arc::new(info),
-            inputs: vec![input],
+            inputs: vec![InputRows { index: 0, blocks: source.boxed() }],
+            dataflow: pass_through(int_schema()),
             parallelism,
             dead_letters: DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0)),
+            event_times: Arc::default(),
             meters: Arc::new(Meters::new(1)),
         };
         (rows, read)

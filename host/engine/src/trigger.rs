@@ -27,6 +27,54 @@ pub(crate) fn read_limit(trigger: Trigger) -> ReadLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{MemorySource, RecordingSink, int_rows, int_schema, pass_through};
+    use crate::{Logic, Query, RunControl, Start};
+    use pelton_core::{Interval, ManualClock, MemoryFiles};
+    use std::sync::{Arc, Mutex};
+
+    /// One trigger fires each time the clock reaches it, however far it has been moved; what was missed is not made up.
+    #[tokio::test]
+    async fn a_running_query_fires_once_for_each_move_of_the_clock() {
+        let (clock, source) = (Arc::new(ManualClock::new(0)), MemorySource::new(int_schema()));
+        let times = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&times);
+        let start = Start::new("test", Arc::new(MemoryFiles::new()), Arc::clone(&clock) as _);
+        let mut query = Query::builder(start.recover().await.unwrap())
+            .input("s0", Arc::new(source.reopen()))
+            .logic(Logic::new(pass_through(int_schema())))
+            .sink(Arc::new(RecordingSink::new()))
+            .trigger(Trigger::ProcessingTime(Interval::from_millis(100)))
+            .on_progress(move |progress| told.lock().unwrap().push(progress.timestamp[20..23].to_owned()))
+            .build()
+            .await
+            .unwrap();
+        let control = RunControl::default();
+        let settle = async || {
+            for _ in 0..300 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let until_told = async |count: usize| {
+            while times.lock().unwrap().len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        source.add(int_rows([0]));
+        let script = async {
+            until_told(1).await;
+            for (move_ms, batches) in [(250, 2), (49, 2), (1, 3), (100, 4)] {
+                source.add(int_rows([1]));
+                settle().await;
+                clock.advance(move_ms);
+                until_told(batches).await;
+                settle().await;
+            }
+            control.stop.cancel();
+        };
+        let (summary, ()) = tokio::join!(query.run(&control), script);
+        assert_eq!(summary.unwrap().batches, 4);
+        assert_eq!(*times.lock().unwrap(), ["000", "250", "300", "400"]);
+    }
 
     #[test]
     fn triggers_lie_on_multiples_of_the_interval() {

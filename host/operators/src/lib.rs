@@ -1,21 +1,21 @@
 //! Runs what `plan` made ready: stateless steps over record batches.
 //!
-//! [`StatelessSegment`] is core's `Segment`: native runs and plugin functions in order, batch by batch, on whatever
-//! thread calls. [`explain`] shows a plan to a person. Operators own no clock and open no file.
+//! [`QueryDataflow`] is core's `Dataflow`: lanes of native runs and plugin functions, batch by batch, on whatever thread
+//! calls, and the stateful operators between them. [`explain`] shows a plan to a person. Operators own no clock and
+//! open no file.
 
+mod dataflow;
 mod explain;
 mod native;
-#[allow(dead_code, reason = "the operators come")]
 mod pairs;
 mod plugins;
 mod scoped;
 mod segment;
-#[allow(dead_code, reason = "the operators come")]
 mod stateful;
-#[allow(dead_code, reason = "the operators come")]
 mod static_join;
 #[cfg(test)]
 mod tests;
+mod watermark;
 
+pub use dataflow::QueryDataflow;
 pub use explain::explain;
-pub use segment::StatelessSegment;

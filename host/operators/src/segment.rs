@@ -1,34 +1,48 @@
-//! Core's `Segment` over a physical plan.
+//! The stateless steps of a lane.
+//!
+//! `dataflow` runs lanes; many threads at once, every call on its own. Nothing here keeps anything between calls.
 
 use crate::native::NativeRunner;
 use crate::plugins::{FilterRunner, TransformRunner};
+use crate::static_join::StaticJoinRunner;
+use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, Segment, SegmentOutput};
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result};
 use pelton_plan::scope::{EvaluationScope, within};
-use pelton_plan::{PhysicalPlan, PhysicalStep, ROWS_PER_BATCH_MAX};
+use pelton_plan::{PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
 
-/// The stateless steps of a query, in order. Called from many threads at once; every call is on its own.
-pub struct StatelessSegment {
+/// The stateless steps of a lane, in order.
+pub(crate) struct LaneSteps {
     steps: Vec<Step>,
     columns: Option<Vec<usize>>,
-    schema: SchemaRef,
 }
 
 enum Step {
     Native(Arc<str>, NativeRunner),
     PluginFilter(FilterRunner),
     PluginTransform(TransformRunner),
+    Watermark(EventTimes),
+    StaticJoin(Arc<str>, StaticJoinRunner),
 }
 
-impl StatelessSegment {
-    /// `input` is the schema of the batches that the source really gives: all of its columns, or those that
-    /// `plan.required_columns` names.
-    pub fn new(plan: &PhysicalPlan, input: &SchemaRef) -> Result<Self> {
+/// What became of rows on a lane.
+#[derive(Default)]
+pub(crate) struct LaneOutput {
+    pub(crate) rows: Vec<RecordBatch>,
+    pub(crate) dead_letters: Vec<DeadLetter>,
+    /// By watermark: the latest event time in milliseconds.
+    pub(crate) event_times: Vec<Option<i64>>,
+}
+
+impl LaneSteps {
+    /// Binds the steps to rows of schema `input`, which may lack columns that no step reads. The rows that come out
+    /// have the schema `wanted`.
+    pub(crate) fn new(physical: &[PhysicalStep], input: &SchemaRef, wanted: &SchemaRef) -> Result<Self> {
         let mut schema = input.clone();
-        let mut steps = Vec::with_capacity(plan.lanes[0].steps.len());
-        for step in &plan.lanes[0].steps {
+        let mut steps = Vec::with_capacity(physical.len());
+        for step in physical {
             let step = match step {
                 PhysicalStep::Native(run) => {
                     let runner = NativeRunner::new(run, &schema)?;
@@ -36,8 +50,11 @@ impl StatelessSegment {
                     let operator = run.operators.first().map_or("sql", String::as_str);
                     Step::Native(operator.into(), runner)
                 }
-                PhysicalStep::Watermark(_) | PhysicalStep::StaticJoin(_) => {
-                    return Err(Error::internal("a step that is not here yet"));
+                PhysicalStep::Watermark(step) => Step::Watermark(EventTimes::new(step, &schema)?),
+                PhysicalStep::StaticJoin(join) => {
+                    let runner = StaticJoinRunner::new(join, &schema)?;
+                    schema = runner.schema().clone();
+                    Step::StaticJoin(join.operator.as_str().into(), runner)
                 }
                 PhysicalStep::PluginFilter(filter) => Step::PluginFilter(FilterRunner::new(filter, &schema)?),
                 PhysicalStep::PluginTransform(transform) => {
@@ -48,8 +65,33 @@ impl StatelessSegment {
             };
             steps.push(step);
         }
-        let columns = reordered(&schema, &plan.schema)?;
-        Ok(Self { steps, columns, schema: plan.schema.clone() })
+        let columns = reordered(&schema, wanted)?;
+        Ok(Self { steps, columns })
+    }
+
+    /// Takes rows through the steps. `watermarks` is how many the query has.
+    pub(crate) fn process(
+        &self,
+        batch: &Arc<BatchInfo>,
+        partition: u64,
+        watermarks: usize,
+        rows: Vec<RecordBatch>,
+    ) -> Result<LaneOutput> {
+        let mut part = Part {
+            batch: batch.clone(),
+            partition,
+            calls: vec![0; self.steps.len()],
+            letters: Vec::new(),
+            event_times: vec![None; watermarks],
+        };
+        let mut out = Vec::with_capacity(rows.len());
+        for rows in rows {
+            part.through(&self.steps, 0, rows, &mut out)?;
+        }
+        if let Some(columns) = &self.columns {
+            out = out.iter().map(|rows| rows.project(columns)).collect::<Result<_, _>>()?;
+        }
+        Ok(LaneOutput { rows: out, dead_letters: part.letters, event_times: part.event_times })
     }
 }
 
@@ -65,29 +107,6 @@ fn reordered(have: &SchemaRef, wanted: &SchemaRef) -> Result<Option<Vec<usize>>>
     wanted.fields().iter().map(position).collect::<Result<Vec<_>>>().map(Some)
 }
 
-impl Segment for StatelessSegment {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn process(&self, batch: &BatchInfo, partition: u64, rows: Vec<RecordBatch>) -> Result<SegmentOutput> {
-        let mut part = Part {
-            batch: Arc::new(batch.clone()),
-            partition,
-            calls: vec![0; self.steps.len()],
-            letters: Vec::new(),
-        };
-        let mut out = Vec::with_capacity(rows.len());
-        for rows in rows {
-            part.through(&self.steps, 0, rows, &mut out)?;
-        }
-        if let Some(columns) = &self.columns {
-            out = out.iter().map(|rows| rows.project(columns)).collect::<Result<_, _>>()?;
-        }
-        Ok(SegmentOutput { batches: out, dead_letters: part.letters })
-    }
-}
-
 /// What changes while a part of a micro-batch is processed.
 struct Part {
     batch: Arc<BatchInfo>,
@@ -95,6 +114,7 @@ struct Part {
     /// For every step how many calls it has made.
     calls: Vec<u64>,
     letters: Vec<DeadLetter>,
+    event_times: Vec<Option<i64>>,
 }
 
 impl Part {
@@ -121,8 +141,17 @@ impl Part {
             return Ok(());
         };
         match step {
+            Step::Watermark(watermark) => {
+                watermark.note(&rows, &mut self.event_times)?;
+                self.through(steps, at + 1, rows, out)
+            }
             Step::Native(operator, runner) => {
                 let results = self.evaluate(at, operator, || runner.process(&rows))?;
+                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
+            }
+            Step::StaticJoin(operator, runner) => {
+                let batch_id = self.batch.batch_id;
+                let results = self.evaluate(at, operator, || runner.process(batch_id, &rows))?;
                 results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::PluginFilter(filter) => {

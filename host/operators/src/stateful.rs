@@ -5,6 +5,7 @@
 //! brings together all that concerns one shard with that shard's state; shards run side by side, and their rows are
 //! put together in the order of the shards, so that no thread count shows in the result.
 
+pub(crate) mod aggregate;
 pub(crate) mod dedup;
 pub(crate) mod event_time;
 pub(crate) mod join;
@@ -12,10 +13,14 @@ pub(crate) mod keyed;
 pub(crate) mod late;
 pub(crate) mod layout;
 pub(crate) mod limit;
+pub(crate) mod session;
 pub(crate) mod sort;
+#[cfg(test)]
+mod tests;
 
 use arrow::array::RecordBatch;
 use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};
+use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -82,4 +87,15 @@ pub(crate) trait Operator: Send + Sync {
     fn watches_watermark(&self) -> bool;
     /// What it waits for, for a person: `the watermark to pass the end of a window`.
     fn waits_for(&self) -> String;
+}
+
+/// Makes the operator of a node.
+pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {
+    match &node.operator {
+        StatefulOperator::Aggregate(aggregate) => aggregate::operator(node, aggregate),
+        StatefulOperator::Dedup(spec) => Ok(Box::new(dedup::Dedup::new(spec, node)?)),
+        StatefulOperator::Join(spec) => Ok(Box::new(join::StreamJoin::new(spec, node)?)),
+        StatefulOperator::Limit(spec) => Ok(Box::new(limit::Limit::new(spec, node)?)),
+        StatefulOperator::Sort(spec) => Ok(Box::new(sort::Sort::new(spec, node)?)),
+    }
 }

@@ -12,7 +12,7 @@ use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
 use index::Index;
-use pelton_core::{Error, Result};
+use pelton_core::{BatchId, Error, Result};
 use pelton_plan::ROWS_PER_BATCH_MAX;
 use pelton_plan::stateful::{JoinKind, StaticJoin, StaticRelation};
 use pelton_state::RowCodec;
@@ -120,9 +120,9 @@ impl StaticJoinRunner {
         &self.schema
     }
 
-    /// What comes out for some rows of the stream.
-    pub(crate) fn process(&self, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
-        let index = self.index()?;
+    /// What comes out for some rows of the stream in a micro-batch.
+    pub(crate) fn process(&self, batch_id: BatchId, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
+        let index = self.index(batch_id)?;
         let columns = values(&self.sides.stream, rows)?;
         let nulls = self.sides.unmatchable(&columns);
         let keys = Keys::encode(&self.sides.codec, &columns)?;
@@ -143,8 +143,8 @@ impl StaticJoinRunner {
     }
 
     /// The index of the table as it is now.
-    fn index(&self) -> Result<Arc<Index>> {
-        let now = (self.table.rows)()?;
+    fn index(&self, batch_id: BatchId) -> Result<Arc<Index>> {
+        let now = (self.table.rows)(batch_id)?;
         let mut known = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = known.as_ref().filter(|index| index.version == now.version) {
             return Ok(index.clone());

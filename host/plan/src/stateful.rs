@@ -77,6 +77,20 @@ pub enum StatefulOperator {
     Sort(Sort),
 }
 
+impl StatefulOperator {
+    /// What it is, in Spark's word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Aggregate(Aggregate { window: Some(TimeWindow::Session { .. }), .. }) => "session_window",
+            Self::Aggregate(_) => "aggregate",
+            Self::Dedup(_) => "dedup",
+            Self::Join(_) => "join",
+            Self::Limit(_) => "limit",
+            Self::Sort(_) => "sort",
+        }
+    }
+}
+
 /// GROUP BY.
 pub struct Aggregate {
     /// The keys, in the order of the result's first columns. At most one is [`GroupKey::Window`].

@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
 
-/// Opens object stores and keeps them open.
-#[derive(Debug, Default)]
-#[derive(Clone)]
+/// Opens object stores and keeps them open. Clones share what is open.
+#[derive(Debug, Clone, Default)]
 pub struct Stores {
     settings: Vec<(String, String)>,
-    open: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>,
+    open: Arc<Mutex<BTreeMap<String, Arc<dyn ObjectStore>>>>,
 }
 
 impl Stores {
@@ -21,7 +20,7 @@ impl Stores {
     /// in either case. Settings that a store does not know are not its business.
     pub fn new(settings: impl IntoIterator<Item = (String, String)>) -> Self {
         let lower = |(name, value): (String, String)| (name.to_ascii_lowercase(), value);
-        Self { settings: settings.into_iter().map(lower).collect(), open: Mutex::default() }
+        Self { settings: settings.into_iter().map(lower).collect(), open: Arc::default() }
     }
 
     /// Takes a store that is open already, for URLs that start with `root` (`s3://bucket`, `memory://`).

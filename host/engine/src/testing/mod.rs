@@ -5,16 +5,20 @@
 //! runs in the background: an action fires triggers itself, so a script does the same every time.
 //!
 //! ```text
-//! let mut test = StreamTest::new([schema], logic);
+//! let mut test = StreamTest::new([schema], Logic::new(dataflow));
 //! test.run([StartStream, AddData(0, rows(1..3)), CheckAnswer(["1", "2"]), StopStream]).await?;
 //! ```
 
+mod counts;
 mod parts;
 mod script;
 mod sink;
 mod source;
+mod state;
 
-pub use parts::{int_rows, int_schema, pass_through, rows_text, segment};
+pub use counts::{WindowCounts, event_rows, event_schema};
+pub use parts::{int_rows, int_schema, pass_through, rows_part, rows_text, stateless};
 pub use script::{Action, StreamTest, check_answer, check_new_answer};
 pub use sink::{RecordingSink, SinkFault};
 pub use source::MemorySource;
+pub use state::FileState;

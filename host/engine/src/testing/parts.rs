@@ -1,39 +1,70 @@
-//! Small parts for stream tests: closures as segments, rows of numbers, rows as text.
+//! Small parts for stream tests: closures as dataflows, rows of numbers, rows as text.
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use pelton_core::{BatchInfo, Result, Segment, SegmentOutput};
+use pelton_core::{
+    BatchInfo, Dataflow, Error, Gather, Gathered, OperatorInfo, Part, Result, StateStore, WatermarkInfo,
+};
 use std::sync::Arc;
 
-type Process = dyn Fn(&BatchInfo, u64, Vec<RecordBatch>) -> Result<SegmentOutput> + Send + Sync;
+type Process = dyn Fn(&BatchInfo, usize, u64, Vec<RecordBatch>) -> Result<Part> + Send + Sync;
 
-struct FnSegment {
+struct Stateless {
     schema: SchemaRef,
     process: Box<Process>,
 }
 
-/// A closure as a [`Segment`]. It gets the micro-batch, the part's number and its rows; what it gives must have
-/// `schema`.
-pub fn segment(
+/// A closure as a [`Dataflow`] without state. It gets the micro-batch, the input, the part's number and its rows; what
+/// it gives must have `schema`.
+pub fn stateless(
     schema: SchemaRef,
-    process: impl Fn(&BatchInfo, u64, Vec<RecordBatch>) -> Result<SegmentOutput> + Send + Sync + 'static,
-) -> Arc<dyn Segment> {
-    Arc::new(FnSegment { schema, process: Box::new(process) })
+    process: impl Fn(&BatchInfo, usize, u64, Vec<RecordBatch>) -> Result<Part> + Send + Sync + 'static,
+) -> Arc<dyn Dataflow> {
+    Arc::new(Stateless { schema, process: Box::new(process) })
 }
 
-impl Segment for FnSegment {
+impl Dataflow for Stateless {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
-    fn process(&self, batch: &BatchInfo, partition: u64, rows: Vec<RecordBatch>) -> Result<SegmentOutput> {
-        (self.process)(batch, partition, rows)
+    fn watermarks(&self) -> &[WatermarkInfo] {
+        &[]
+    }
+    fn operators(&self) -> &[OperatorInfo] {
+        &[]
+    }
+    fn part(&self, batch: &BatchInfo, input: usize, partition: u64, rows: Vec<RecordBatch>) -> Result<Part> {
+        (self.process)(batch, input, partition, rows)
+    }
+    fn gather(self: Arc<Self>, _: Arc<BatchInfo>) -> Box<dyn Gather> {
+        Box::new(Nothing)
+    }
+    fn wants_batch_without_data(&self, _: Option<i64>, _: Option<i64>) -> bool {
+        false
     }
 }
 
-/// A segment that gives what it gets.
-pub fn pass_through(schema: SchemaRef) -> Arc<dyn Segment> {
-    segment(schema, |_, _, batches| Ok(SegmentOutput { batches, dead_letters: Vec::new() }))
+/// The second stage of a dataflow that has none.
+struct Nothing;
+
+impl Gather for Nothing {
+    fn add(&mut self, _: Part) -> Result<()> {
+        Err(Error::internal("a dataflow without stateful operators was asked to gather"))
+    }
+    fn finish(self: Box<Self>, _: &mut dyn StateStore, _: usize) -> Result<Gathered> {
+        Ok(Gathered::default())
+    }
+}
+
+/// Rows as a [`Part`] that has nothing else.
+pub fn rows_part(rows: Vec<RecordBatch>) -> Part {
+    Part { rows, ..Part::default() }
+}
+
+/// A dataflow that gives what it gets.
+pub fn pass_through(schema: SchemaRef) -> Arc<dyn Dataflow> {
+    stateless(schema, |_, _, _, rows| Ok(rows_part(rows)))
 }
 
 /// One column `n` of type long.

@@ -1,16 +1,17 @@
 //! Scripts over a query: add data, check the answer, stop, start, move the clock, expect a failure.
 //! After Spark's `StreamTest`.
 
-use super::{MemorySource, RecordingSink, SinkFault, rows_text};
-use crate::{Logic, Query, QueryBuilder, Start, Turn};
+use super::{FileState, MemorySource, RecordingSink, SinkFault, rows_text};
+use crate::{Logic, Progress, Query, QueryBuilder, Recovered, Start, Turn};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_core::files::{Fault, FaultyFiles};
 use pelton_core::{
     Clock, Error, ErrorKind, FileManager, ManualClock, MemoryFiles, PluginDigest, QueryId, Result, Trigger,
+    WatermarkPolicy,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One line of a script.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub enum Action {
     ExpectFailure(ErrorKind, &'static str),
     /// The sink's next write fails.
     FailSink(SinkFault),
+    /// Removes `commits/N` from the checkpoint, as a crash after the sink's write would have left it.
+    DeleteCommit(u64),
     /// The n-th operation on the checkpoint's files from the next start on fails.
     FailFiles(Fault),
     /// From the next start on the query has these steps. A micro-batch that is run again still gets the older steps
@@ -65,7 +68,11 @@ pub struct StreamTest {
     pub files: Arc<dyn FileManager>,
     /// The query's clock.
     pub clock: Arc<ManualClock>,
+    /// What the queries have told of every micro-batch.
+    progress: Arc<Mutex<Vec<Progress>>>,
     trigger: Trigger,
+    no_data_batches: bool,
+    watermark_policy: WatermarkPolicy,
     parallelism: usize,
     logics: Vec<Logic>,
     fault: Option<Fault>,
@@ -82,7 +89,10 @@ impl StreamTest {
             sink: RecordingSink::new(),
             files: Arc::new(MemoryFiles::new()),
             clock: Arc::new(ManualClock::new(0)),
+            progress: Arc::default(),
             trigger: Trigger::AsFastAsPossible,
+            no_data_batches: true,
+            watermark_policy: WatermarkPolicy::Min,
             parallelism: 2,
             logics: vec![logic],
             fault: None,
@@ -97,6 +107,21 @@ impl StreamTest {
     pub fn trigger(mut self, trigger: Trigger) -> Self {
         self.trigger = trigger;
         self
+    }
+
+    /// Whether micro-batches run without data (they do if not set). Counts from the next start on.
+    pub fn set_no_data_batches(&mut self, enabled: bool) {
+        self.no_data_batches = enabled;
+    }
+
+    /// The pipeline's watermark policy (min if not set). Counts from the next start on.
+    pub fn set_watermark_policy(&mut self, policy: WatermarkPolicy) {
+        self.watermark_policy = policy;
+    }
+
+    /// What was told of every micro-batch so far, over all runs.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Blocks processed at a time (2 if not set).
@@ -135,6 +160,7 @@ impl StreamTest {
             Action::CheckNewAnswer(expected) => self.check(self.checked_rows, &expected).await?,
             Action::ExpectFailure(kind, part) => self.expect_failure(kind, part).await?,
             Action::FailSink(fault) => self.sink.fail_next(fault),
+            Action::DeleteCommit(id) => self.files.delete(&format!("commits/{id}")).await.map_err(text)?,
             Action::FailFiles(fault) => self.fault = Some(fault),
             Action::SetLogic(logic) => self.logics.push(logic),
         }
@@ -152,10 +178,20 @@ impl StreamTest {
             Start { query_id: Some(QueryId("test-query".into())), ..Start::new("test", files, clock) };
         let recovered = start.recover().await?;
         let recorded = recovered.rerun_plugins().cloned();
+        let state = self.open_state(&recovered).await?;
+        let progress = Arc::clone(&self.progress);
         let mut builder = Query::builder(recovered)
             .sink(Arc::new(self.sink.clone()))
             .trigger(self.trigger)
+            .no_data_batches(self.no_data_batches)
+            .watermark_policy(self.watermark_policy)
+            .on_progress(move |told| {
+                progress.lock().unwrap_or_else(PoisonError::into_inner).push(told.clone());
+            })
             .parallelism(self.parallelism);
+        if let Some(state) = state {
+            builder = builder.state(Box::new(state));
+        }
         for (index, source) in self.sources.iter().enumerate() {
             builder = builder.input(format!("s{index}"), Arc::new(source.reopen()));
         }
@@ -166,12 +202,24 @@ impl StreamTest {
         Ok(())
     }
 
+    /// The state of the newest steps, if they have any.
+    async fn open_state(&self, recovered: &Recovered) -> Result<Option<FileState>> {
+        match self.logics.last() {
+            Some(logic) if !logic.dataflow.operators().is_empty() => {
+                FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?)
+                    .await
+                    .map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn with_logic(
         &self,
         builder: QueryBuilder,
         recorded: Option<&BTreeMap<String, PluginDigest>>,
     ) -> Result<QueryBuilder> {
-        let newest = self.logics.last().cloned().unwrap_or_default();
+        let newest = self.logics.last().cloned().ok_or_else(|| Error::internal("the script has no steps"))?;
         let is = |logic: &Logic, name: &String, digest: &PluginDigest| {
             logic.plugins.get(name).is_some_and(|plugin| plugin.digest == *digest)
         };

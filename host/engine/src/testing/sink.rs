@@ -28,7 +28,8 @@ struct Shared {
     batches: BTreeMap<BatchId, Vec<RecordBatch>>,
     opened: Vec<Option<BatchId>>,
     writes: u64,
-    fault: Option<SinkFault>,
+    /// The micro-batch whose write fails; None: whichever is next.
+    fault: Option<(Option<BatchId>, SinkFault)>,
 }
 
 impl RecordingSink {
@@ -63,7 +64,12 @@ impl RecordingSink {
 
     /// The next write fails.
     pub fn fail_next(&self, fault: SinkFault) {
-        self.shared().fault = Some(fault);
+        self.shared().fault = Some((None, fault));
+    }
+
+    /// The write of this micro-batch fails, once.
+    pub fn fail_batch(&self, batch_id: BatchId, fault: SinkFault) {
+        self.shared().fault = Some((Some(batch_id), fault));
     }
 }
 
@@ -89,7 +95,9 @@ impl Sink for RecordingSink {
             if shared.batches.contains_key(&batch.batch_id) {
                 return Ok(SinkReport { already_committed: true, ..SinkReport::default() });
             }
-            shared.fault.take()
+            let due =
+                |fault: &mut (Option<BatchId>, SinkFault)| fault.0.is_none_or(|id| id == batch.batch_id);
+            shared.fault.take_if(due).map(|(_, fault)| fault)
         };
         let kept: Vec<RecordBatch> = rows.try_collect().await?;
         let count = kept.iter().map(|batch| batch.num_rows() as u64).sum();

@@ -10,7 +10,7 @@
 
 use super::event_time::{EventTimes, micros, without_late_rows};
 use super::keyed::{Keys, gather};
-use super::layout::{Arena, NO_TIME, for_entries, through_time, time_bytes};
+use super::layout::{Arena, NO_TIME, for_entries, sorted_marks, sorted_order, sorted_removals, through_time};
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use datafusion::common::HashSet;
 use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
-use pelton_state::RowCodec;
+use pelton_state::{RowCodec, ordered_i64};
 use std::sync::Arc;
 
 /// See the module.
@@ -93,39 +93,36 @@ impl Dedup {
         for (source, row) in candidates {
             let (group, key) = ([source.keys.key_group(*row)], source.keys.get(*row));
             match self.expiry {
-                DedupExpiry::EventTime => arena.push(&[&time_bytes(source.times[*row]), &group, key]),
+                DedupExpiry::EventTime => arena.push(&[&ordered_i64(source.times[*row]), &group, key]),
                 _ => arena.push(&[&group, key]),
             }
         }
         arena.finish()
     }
 
-    /// Remembers keys, except those that are forgotten with this very micro-batch.
+    /// Remembers new keys, which are in order, except those that are forgotten with this very micro-batch.
     fn remember(
         &self,
         scope: &NodeScope<'_>,
-        new: Vec<(Bytes, Option<i64>)>,
+        mut new: Vec<(Bytes, Option<i64>)>,
         state: &mut dyn StateShard,
     ) -> Result<u64> {
         let over = scope.watermark_ms.map(micros);
-        let mut kept = new;
-        kept.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
-        let updated = kept.len() as u64;
+        new.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
+        let updated = new.len() as u64;
         if let DedupExpiry::Within { .. } = self.expiry {
-            let mut values = Arena::with_capacity(kept.len(), 8);
-            let mut index =
-                Arena::with_capacity(kept.len(), kept.first().map_or(0, |(key, _)| key.len() + 8));
-            for (key, time) in &kept {
-                let time = time_bytes(time.unwrap_or(NO_TIME));
+            let mut values = Arena::with_capacity(new.len(), 8);
+            let mut index = Arena::with_capacity(new.len(), new.first().map_or(0, |(key, _)| key.len() + 8));
+            for (key, time) in &new {
+                let time = ordered_i64(time.unwrap_or(NO_TIME));
                 values.push(&[&time]);
                 index.push(&[&time, key]);
             }
-            let entries = index.finish().into_iter().map(|key| StateOp::Put(key, Bytes::new()));
-            state.apply(&self.expiry_table, entries.collect())?;
-            let puts = kept.into_iter().zip(values.finish()).map(|((key, _), time)| StateOp::Put(key, time));
+            state.apply(&self.expiry_table, sorted_marks(&index.finish()))?;
+            let puts = new.into_iter().zip(values.finish()).map(|((key, _), time)| StateOp::Put(key, time));
             state.apply(&self.keys_table, puts.collect())?;
         } else {
-            let puts = kept.into_iter().map(|(key, _)| StateOp::Put(key, Bytes::new()));
+            let puts = new.into_iter().map(|(key, _)| StateOp::Put(key, Bytes::new()));
             state.apply(&self.keys_table, puts.collect())?;
         }
         Ok(updated)
@@ -146,8 +143,8 @@ impl Dedup {
         for_entries(state, table, &[], &end, |state, entries| {
             removed += entries.len() as u64;
             if let DedupExpiry::Within { .. } = self.expiry {
-                let keys = entries.iter().map(|(key, _)| StateOp::Remove(key.slice(8..)));
-                state.apply(&self.keys_table, keys.collect())?;
+                let keys: Vec<Bytes> = entries.iter().map(|(key, _)| key.slice(8..)).collect();
+                state.apply(&self.keys_table, sorted_removals(&keys))?;
             }
             state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())
         })?;
@@ -212,16 +209,24 @@ impl Operator for Dedup {
             }
         }
         let keys = self.state_keys(&candidates);
+        let order = sorted_order(&keys);
         let known = if state.len(&self.keys_table) == 0 {
             vec![None; keys.len()]
         } else {
-            state.get_many(&self.keys_table, &keys.iter().map(Bytes::as_ref).collect::<Vec<_>>())?
+            let keys: Vec<&[u8]> = order.iter().map(|at| keys[*at as usize].as_ref()).collect();
+            state.get_many(&self.keys_table, &keys)?
         };
-        let is_new: Vec<bool> = known.iter().map(Option::is_none).collect();
-        let mut new = is_new.iter();
-        at.retain(|_| new.next() == Some(&true));
-        let keys = keys.into_iter().zip(&candidates).zip(&is_new).filter(|(_, is_new)| **is_new);
-        let new = keys.map(|((key, (source, row)), _)| (key, source.times.get(*row).copied())).collect();
+        let mut is_new = vec![false; keys.len()];
+        let mut new = Vec::with_capacity(keys.len());
+        for (candidate, _) in
+            order.iter().map(|at| *at as usize).zip(known).filter(|(_, known)| known.is_none())
+        {
+            is_new[candidate] = true;
+            let (source, row) = candidates[candidate];
+            new.push((keys[candidate].clone(), source.times.get(row).copied()));
+        }
+        let mut passes = is_new.iter();
+        at.retain(|_| passes.next() == Some(&true));
         let updated = self.remember(scope, new, state)?;
         let removed = self.forget(scope, state)?;
         let sources: Vec<_> = chunks.iter().map(|chunk| &chunk.source.rows).collect();

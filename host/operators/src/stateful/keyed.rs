@@ -7,7 +7,7 @@ use arrow::compute::interleave;
 use arrow::datatypes::SchemaRef;
 use pelton_core::Result;
 use pelton_plan::ROWS_PER_BATCH_MAX;
-use pelton_state::{EncodedRows, RowCodec};
+use pelton_state::{EncodedRows, RowCodec, key_group};
 
 /// The bytes of the keys of some rows.
 pub(crate) enum Keys {
@@ -35,7 +35,7 @@ impl Keys {
     /// The key group of a row's key.
     pub(crate) fn key_group(&self, row: usize) -> u8 {
         match self {
-            Self::Same => 0,
+            Self::Same => key_group(&[]),
             Self::Encoded(rows) => rows.key_group(row),
         }
     }

@@ -3,7 +3,8 @@
 //! Used by the operators that keep state; knows nothing of rows.
 
 use bytes::Bytes;
-use pelton_core::{Result, StateShard};
+use pelton_core::{Result, StateOp, StateShard};
+use pelton_state::ordered_i64;
 
 /// Stands for "no time": after all times, so that no watermark reaches it.
 pub(crate) const NO_TIME: i64 = i64::MAX;
@@ -11,14 +12,9 @@ pub(crate) const NO_TIME: i64 = i64::MAX;
 /// How many entries are looked at in one go.
 const SCAN_ENTRIES: usize = 8192;
 
-/// Eight bytes that are ordered as the times are.
-pub(crate) fn time_bytes(micros: i64) -> [u8; 8] {
-    ((micros as u64) ^ (1 << 63)).to_be_bytes()
-}
-
 /// The end (excluded) of the keys that begin with a time `<= micros`. [`NO_TIME`] is never among them.
 pub(crate) fn through_time(micros: i64) -> [u8; 8] {
-    time_bytes(micros.saturating_add(1))
+    ordered_i64(micros.saturating_add(1))
 }
 
 /// The end (excluded) of the keys that begin with a prefix that has a byte less than 255.
@@ -59,6 +55,39 @@ impl Arena {
     }
 }
 
+/// In which order byte strings sort. Work on the state is done in this order: neighbours are cheap.
+pub(crate) fn sorted_order(keys: &[Bytes]) -> Vec<u32> {
+    let start = |key: &[u8]| {
+        let mut start = [0; 16];
+        let length = key.len().min(16);
+        start[..length].copy_from_slice(&key[..length]);
+        u128::from_be_bytes(start)
+    };
+    let mut order: Vec<(u128, u32)> = keys.iter().map(|key| start(key)).zip(0..).collect();
+    // Equal keys stay in order.
+    order.sort_unstable_by(|(a, i), (b, j)| {
+        a.cmp(b).then_with(|| keys[*i as usize].cmp(&keys[*j as usize])).then(i.cmp(j))
+    });
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Entries to put, in the order of their keys.
+pub(crate) fn sorted_puts(keys: Vec<Bytes>, values: &[Bytes]) -> Vec<StateOp> {
+    let put = |at: u32| StateOp::Put(keys[at as usize].clone(), values[at as usize].clone());
+    sorted_order(&keys).into_iter().map(put).collect()
+}
+
+/// Keys to put without a value, in their order.
+pub(crate) fn sorted_marks(keys: &[Bytes]) -> Vec<StateOp> {
+    let put = |at: u32| StateOp::Put(keys[at as usize].clone(), Bytes::new());
+    sorted_order(keys).into_iter().map(put).collect()
+}
+
+/// Keys to remove, in their order.
+pub(crate) fn sorted_removals(keys: &[Bytes]) -> Vec<StateOp> {
+    sorted_order(keys).into_iter().map(|at| StateOp::Remove(keys[at as usize].clone())).collect()
+}
+
 /// Gives all entries of a key range to `body`, some at a time, in order; `body` may remove what it is given.
 pub(crate) fn for_entries(
     state: &mut dyn StateShard,
@@ -91,13 +120,20 @@ mod tests {
     #[test]
     fn times_sort_as_bytes_and_no_watermark_reaches_the_rows_without_one() {
         let times = [i64::MIN, -1_000_001, -1, 0, 1, 1_767_225_600_000_000, i64::MAX - 1];
-        assert!(times.windows(2).all(|pair| time_bytes(pair[0]) < time_bytes(pair[1])));
+        assert!(times.windows(2).all(|pair| ordered_i64(pair[0]) < ordered_i64(pair[1])));
         for time in times {
-            assert!(time_bytes(time) < through_time(time));
-            assert!(through_time(time) <= time_bytes(time + 1));
-            assert!(time_bytes(NO_TIME) >= through_time(time));
+            assert!(ordered_i64(time) < through_time(time));
+            assert!(through_time(time) <= ordered_i64(time + 1));
+            assert!(ordered_i64(NO_TIME) >= through_time(time));
         }
-        assert!(time_bytes(NO_TIME) >= through_time(i64::MAX));
+        assert!(ordered_i64(NO_TIME) >= through_time(i64::MAX));
+    }
+
+    #[test]
+    fn keys_are_put_in_order() {
+        let long = [7u8; 16];
+        let keys = [&long[..], b"b", &[7; 18], b"", b"a\0", b"a", b"b"].map(Bytes::copy_from_slice);
+        assert_eq!(sorted_order(&keys), [3, 0, 2, 5, 4, 1, 6]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `sql::session` registers them over the others; nothing here plans.
 
 pub(crate) mod access;
+pub(crate) mod aggregate;
 pub(crate) mod arithmetic;
 mod clock;
 mod from_json;

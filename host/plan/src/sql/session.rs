@@ -70,6 +70,7 @@ pub(crate) struct Session {
     planners: Vec<Arc<dyn ExprPlanner>>,
     types: Arc<dyn TypePlanner>,
     functions: HashMap<String, Arc<ScalarUDF>>,
+    aggregates: HashMap<String, Arc<AggregateUDF>>,
     higher_order: HashMap<String, Arc<HigherOrderUDF>>,
     pub(crate) plugins: Plugins,
     pub(crate) time_zone: Arc<str>,
@@ -98,6 +99,7 @@ impl Session {
                 scalar.insert(name.to_owned(), function.clone());
             }
         }
+        let aggregates = aggregates(&state);
         let mut higher_order = state.higher_order_functions().clone();
         for (spark, ours) in functions::ALIASES {
             if let Some(function) = scalar.get(*ours).cloned() {
@@ -110,7 +112,7 @@ impl Session {
         let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(SparkPlanner::new(&scalar))];
         planners.extend(state.expr_planners().iter().cloned());
         let types = Arc::new(SparkTypes { time_zone: time_zone.clone() });
-        Self { state, planners, types, functions: scalar, higher_order, plugins, time_zone }
+        Self { state, planners, types, functions: scalar, aggregates, higher_order, plugins, time_zone }
     }
 
     pub(crate) fn state(&self) -> &SessionState {
@@ -140,14 +142,20 @@ impl Session {
     pub(crate) fn has_function(&self, name: &str) -> bool {
         self.functions.contains_key(name)
             || self.higher_order.contains_key(name)
-            || self.state.aggregate_functions().contains_key(name)
+            || self.aggregates.contains_key(name)
             || self.state.window_functions().contains_key(name)
             || self.plugin_function(name).is_some()
     }
 
     /// Names of all functions, for suggestions.
     pub(crate) fn function_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.functions.keys().chain(self.higher_order.keys()).cloned().collect();
+        let mut names: Vec<String> = self
+            .functions
+            .keys()
+            .chain(self.aggregates.keys())
+            .chain(self.higher_order.keys())
+            .cloned()
+            .collect();
         names.extend(["explode", "explode_outer", "posexplode", "posexplode_outer"].map(str::to_owned));
         for (plugin_name, plugin) in &self.plugins {
             let scalars = plugin.manifest().functions.iter().filter(|f| f.kind == FunctionKind::Scalar);
@@ -156,6 +164,20 @@ impl Session {
         names.sort();
         names
     }
+}
+
+/// DataFusion's aggregate functions, with ours over them and Spark's names beside theirs.
+fn aggregates(state: &SessionState) -> HashMap<String, Arc<AggregateUDF>> {
+    let mut all = state.aggregate_functions().clone();
+    for function in functions::aggregate::all() {
+        all.insert(function.name().to_owned(), function);
+    }
+    for (spark, ours) in functions::aggregate::ALIASES {
+        if let Some(function) = all.get(*ours).cloned() {
+            all.entry((*spark).to_owned()).or_insert(function);
+        }
+    }
+    all
 }
 
 /// DataFusion's rules without those that move or merge filters: a filter guards what comes after it (`x <> 0`, then
@@ -219,7 +241,7 @@ impl ContextProvider for Tables<'_> {
         self.session.higher_order.get(name).cloned()
     }
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.session.state.aggregate_functions().get(name).cloned()
+        self.session.aggregates.get(name).cloned()
     }
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.session.state.window_functions().get(name).cloned()
@@ -237,7 +259,7 @@ impl ContextProvider for Tables<'_> {
         self.session.higher_order.keys().cloned().collect()
     }
     fn udaf_names(&self) -> Vec<String> {
-        self.session.state.aggregate_functions().keys().cloned().collect()
+        self.session.aggregates.keys().cloned().collect()
     }
     fn udwf_names(&self) -> Vec<String> {
         self.session.state.window_functions().keys().cloned().collect()

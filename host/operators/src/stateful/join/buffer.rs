@@ -2,9 +2,11 @@
 //!
 //! Tables (`[…]` are parts of the key; `seq` is `[micro-batch: 8 bytes][row: 4 bytes]`, so that rows of a key stand in
 //! the order in which they came):
-//! * joined by the time itself: `<side>` = `[time][key group][key length][key][seq]`: what is over stands together;
-//! * otherwise: `<side>` = `[key group][key length][key][seq]`, and if a range bounds the time, `<side>_time` =
+//! * joined by the time itself: `<side>` = `[time][key group][key][seq]`: what is over stands together;
+//! * otherwise: `<side>` = `[key group][key][seq]`, and if a range bounds the time, `<side>_time` =
 //!   `[time][key of the row]` with empty values.
+//!
+//! No encoded key begins with another one, so the rows of a key are what begins with it.
 //!
 //! The value of a row is a byte that says whether it ever matched, then the row. The byte is kept for every kind of
 //! join, so that an inner join can become an outer one.
@@ -12,13 +14,17 @@
 use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
-use crate::stateful::layout::{Arena, NO_TIME, for_entries, prefix_end, through_time, time_bytes};
+use crate::stateful::layout::{
+    Arena, NO_TIME, for_entries, prefix_end, sorted_marks, sorted_order, sorted_puts, sorted_removals,
+    through_time,
+};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
-use pelton_state::{EncodedRows, RowCodec};
+use pelton_state::{EncodedRows, RowCodec, ordered_i64};
+use std::ops::Range;
 
 /// The buffer of a side.
 pub(super) struct Buffer {
@@ -85,31 +91,42 @@ impl Buffer {
     fn place(&self, source: &Source, row: usize, time: Option<&i64>, out: &mut Vec<u8>) {
         out.clear();
         if let JoinExpiry::Key(_) = self.expiry {
-            out.extend_from_slice(&time_bytes(time.copied().unwrap_or(NO_TIME)));
+            out.extend_from_slice(&ordered_i64(time.copied().unwrap_or(NO_TIME)));
         }
-        let key = source.keys.get(row);
         out.push(source.keys.key_group(row));
-        out.extend_from_slice(&(key.len() as u32).to_be_bytes());
-        out.extend_from_slice(key);
+        out.extend_from_slice(source.keys.get(row));
     }
 
-    /// Adds the buffered rows with the key of a row of the other side, in the order in which they came.
+    /// Finds the buffered rows with the keys of some rows of the other side, in the order in which they came, and
+    /// which of the found ones belong to each of the rows.
     pub(super) fn find(
         &self,
         state: &mut dyn StateShard,
-        source: &Source,
-        row: usize,
-        found: &mut Stored,
-    ) -> Result<()> {
-        let mut place = Vec::with_capacity(64);
-        self.place(source, row, source.times_of_other.get(row), &mut place);
-        for_entries(state, &self.table, &place, &prefix_end(&place), |_, entries| {
-            for (key, value) in entries {
-                found.keys.push(key);
-                found.values.push(value);
-            }
-            Ok(())
-        })
+        rows: &[(&Source, usize)],
+    ) -> Result<(Stored, Vec<Range<u32>>)> {
+        let mut stored = Stored::default();
+        let mut ranges = vec![0..0; rows.len()];
+        if state.len(&self.table) == 0 {
+            return Ok((stored, ranges));
+        }
+        let (mut places, mut place) = (Arena::with_capacity(rows.len(), 32), Vec::with_capacity(64));
+        for (source, row) in rows {
+            self.place(source, *row, source.times_of_other.get(*row), &mut place);
+            places.push(&[&place]);
+        }
+        let places = places.finish();
+        for at in sorted_order(&places).into_iter().map(|at| at as usize) {
+            let start = stored.len() as u32;
+            for_entries(state, &self.table, &places[at], &prefix_end(&places[at]), |_, entries| {
+                for (key, value) in entries {
+                    stored.keys.push(key);
+                    stored.values.push(value);
+                }
+                Ok(())
+            })?;
+            ranges[at] = start..stored.len() as u32;
+        }
+        Ok((stored, ranges))
     }
 
     /// Buffers rows.
@@ -132,13 +149,14 @@ impl Buffer {
             if let (JoinExpiry::Value { .. }, Some(time)) = (self.expiry, time)
                 && *time != NO_TIME
             {
-                times.push(&[&time_bytes(*time), &place, &batch, &number]);
+                times.push(&[&ordered_i64(*time), &place, &batch, &number]);
             }
         }
-        let puts = keys.finish().into_iter().zip(values.finish());
-        state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect())?;
-        let times = times.finish().into_iter().map(|key| StateOp::Put(key, Bytes::new()));
-        state.apply(&self.time_table, times.collect())
+        state.apply(&self.table, sorted_puts(keys.finish(), &values.finish()))?;
+        match times.finish() {
+            times if times.is_empty() => Ok(()),
+            times => state.apply(&self.time_table, sorted_marks(&times)),
+        }
     }
 
     /// Notes that buffered rows have matched.
@@ -164,7 +182,7 @@ impl Buffer {
             let times = crate::stateful::event_time::EventTimes::of(decoded.column(column.column))?;
             let mut keys = Arena::default();
             for (row, time) in rows.iter().filter_map(|row| times.get(*row).map(|time| (*row, time))) {
-                keys.push(&[&time_bytes(time), &stored.keys[row]]);
+                keys.push(&[&ordered_i64(time), &stored.keys[row]]);
             }
             let keys = keys.finish().into_iter().map(StateOp::Remove);
             state.apply(&self.time_table, keys.collect())?;
@@ -200,8 +218,8 @@ impl Buffer {
                 }
             };
             if !is_by_key {
-                let rows = entries.iter().map(|(key, _)| StateOp::Remove(key.slice(8..)));
-                state.apply(&self.table, rows.collect())?;
+                let rows: Vec<Bytes> = entries.iter().map(|(key, _)| key.slice(8..)).collect();
+                state.apply(&self.table, sorted_removals(&rows))?;
             }
             state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())?;
             let never: Vec<&[u8]> =

@@ -116,17 +116,16 @@ fn find(
     groups: &mut [Group],
     state: &mut dyn StateShard,
 ) -> Result<Stored> {
-    let mut stored = Stored::default();
-    if state.len(join.buffers[side].table()) == 0 {
-        return Ok(stored);
-    }
-    for group in groups {
-        if let Some(example) = group.example[1 - side] {
-            let (start, row) = (stored.len() as u32, &others.rows[example]);
-            join.buffers[side].find(state, &others.chunks[row.chunk].source, row.row, &mut stored)?;
-            group.stored[side] = start..stored.len() as u32;
-        }
-    }
+    let example = |group: &&mut Group| group.example[1 - side].is_some();
+    let mut groups: Vec<&mut Group> = groups.iter_mut().filter(example).collect();
+    let rows: Vec<(&Source, usize)> = groups
+        .iter()
+        .filter_map(|group| group.example[1 - side])
+        .map(|example| &others.rows[example])
+        .map(|row| (&*others.chunks[row.chunk].source, row.row))
+        .collect();
+    let (stored, ranges) = join.buffers[side].find(state, &rows)?;
+    groups.iter_mut().zip(ranges).for_each(|(group, range)| group.stored[side] = range);
     Ok(stored)
 }
 

@@ -1,0 +1,190 @@
+//! The second half of a GROUP BY: partial states of one shard meet the stored ones.
+//!
+//! What was touched is written first; what is over, or the whole table, is then read in key order. So groups of one
+//! micro-batch come out in the order of their keys, whatever the order of the rows.
+
+use super::calls::{Calls, pick};
+use super::keys::Keys;
+use super::partial::{Partial, binary};
+use super::window::Windows;
+use crate::stateful::ShardOutput;
+use crate::stateful::layout::{for_entries, through_time};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use bytes::Bytes;
+use datafusion::logical_expr::EmitTo;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use pelton_core::{OutputMode, Result, StateOp, StateShard};
+use pelton_plan::{ROWS_PER_BATCH_MAX, evaluation_error};
+use std::sync::Arc;
+
+/// One shard at work.
+pub(super) struct Shard<'a> {
+    pub(super) keys: &'a Keys,
+    pub(super) calls: &'a Calls,
+    pub(super) mode: OutputMode,
+    pub(super) table: String,
+    /// It holds the one group of a query without keys, which is there even without rows.
+    pub(super) holds_global_group: bool,
+    /// Microseconds; none if nothing is ever late.
+    pub(super) late_us: Option<i64>,
+    /// Microseconds; none if nothing is ever over.
+    pub(super) watermark_us: Option<i64>,
+    pub(super) state: &'a mut dyn StateShard,
+    pub(super) output: ShardOutput,
+}
+
+impl Shard<'_> {
+    /// All of it. What goes on is in `output`.
+    pub(super) fn run(&mut self, mut partials: Vec<Partial>) -> Result<()> {
+        if let Some(windows) = self.keys.overlapping() {
+            partials = self.spread(windows, partials)?;
+        }
+        if self.holds_global_group {
+            let keys = self.keys.encode(&[], 1)?;
+            let states = Vec::new();
+            partials.insert(0, Partial { keys: binary(1, |_, bytes| keys.write(0, bytes))?, states });
+        }
+        let touched = self.merged(partials, true)?;
+        self.write(&touched)?;
+        match self.mode {
+            OutputMode::Update => {
+                self.give_touched(&touched)?;
+                self.expire(false)
+            }
+            OutputMode::Append => self.expire(true),
+            OutputMode::Complete => self.give_all(),
+        }
+    }
+
+    /// Groups by pane become groups by window; windows that are over by the watermark that judges lateness are left
+    /// out.
+    fn spread(&self, windows: Windows, partials: Vec<Partial>) -> Result<Vec<Partial>> {
+        let panes = self.merged(partials, false)?;
+        let late_us = self.late_us.filter(|_| self.keys.expiring_window());
+        // By pane, so that floats are added in the order of time.
+        let mut in_order: Vec<u32> = (0..panes.len() as u32).collect();
+        in_order.sort_unstable_by_key(|row| panes.keys.value(*row as usize));
+        let (mut rows, mut starts) = (Vec::new(), Vec::new());
+        for row in in_order {
+            let pane = self.keys.start_of(panes.keys.value(row as usize))?;
+            for start in windows.starts_of(pane) {
+                if late_us.is_none_or(|late_us| windows.end_of(start) > late_us) {
+                    rows.push(row);
+                    starts.push(start);
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = binary(rows.len(), |at, bytes| {
+            self.keys.in_window(panes.keys.value(rows[at] as usize), &windows, starts[at], bytes);
+        })?;
+        Ok(vec![Partial { keys, states: pick(&panes.states, rows)? }])
+    }
+
+    /// One state a key, stored states first if they count; keys in the order of their first appearance.
+    fn merged(&self, partials: Vec<Partial>, with_stored: bool) -> Result<Partial> {
+        let mut values = byte_groups()?;
+        let mut groups = Vec::with_capacity(partials.len());
+        for partial in &partials {
+            let mut of_rows = Vec::with_capacity(partial.len());
+            let column: ArrayRef = Arc::new(partial.keys.clone());
+            values.intern(&[column], &mut of_rows).map_err(|e| evaluation_error(&e))?;
+            groups.push(of_rows);
+        }
+        let total = values.len();
+        let keys = distinct_keys(values.as_mut())?;
+        let mut accumulators = self.calls.accumulators()?;
+        if with_stored && total > 0 {
+            let asked: Vec<&[u8]> = (0..total).map(|key| keys.value(key)).collect();
+            let stored = self.state.get_many(&self.table, &asked)?;
+            let found = stored.iter().enumerate().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+            let (of_found, found): (Vec<usize>, Vec<&Bytes>) = found.unzip();
+            if !found.is_empty() {
+                let states = self.calls.decode(found.iter().map(|value| value.as_ref()))?;
+                accumulators.merge(&states, &of_found, total)?;
+            }
+        }
+        for (partial, of_rows) in partials.iter().zip(&groups) {
+            if !partial.states.is_empty() {
+                accumulators.merge(&partial.states, of_rows, total)?;
+            }
+        }
+        accumulators.cover(total)?;
+        Ok(Partial { keys, states: accumulators.states()? })
+    }
+
+    fn write(&mut self, touched: &Partial) -> Result<()> {
+        if touched.len() == 0 {
+            return Ok(());
+        }
+        let values = self.calls.encode(&touched.states)?;
+        let put = |row: usize| {
+            let value = values.as_ref().map(|values| Bytes::copy_from_slice(values.get(row)));
+            StateOp::Put(Bytes::copy_from_slice(touched.keys.value(row)), value.unwrap_or_default())
+        };
+        self.output.updated += touched.len() as u64;
+        self.state.apply(&self.table, (0..touched.len()).map(put).collect())
+    }
+
+    fn give_touched(&mut self, touched: &Partial) -> Result<()> {
+        let mut in_order: Vec<u32> = (0..touched.len() as u32).collect();
+        in_order.sort_unstable_by_key(|row| touched.keys.value(*row as usize));
+        for rows in in_order.chunks(ROWS_PER_BATCH_MAX) {
+            let keys: Vec<&[u8]> = rows.iter().map(|row| touched.keys.value(*row as usize)).collect();
+            let states = pick(&touched.states, rows.to_vec())?;
+            self.output.rows.push(given(self.keys, self.calls, &keys, &states)?);
+        }
+        Ok(())
+    }
+
+    /// Removes what is over, and gives it if that is asked.
+    fn expire(&mut self, give: bool) -> Result<()> {
+        let Some(watermark_us) = self.watermark_us else { return Ok(()) };
+        let (keys, calls, table, output) = (self.keys, self.calls, self.table.as_str(), &mut self.output);
+        for_entries(self.state, table, &[], &through_time(watermark_us), |state, entries| {
+            if give {
+                output.rows.push(given_entries(keys, calls, &entries)?);
+            }
+            output.removed += entries.len() as u64;
+            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())
+        })
+    }
+
+    fn give_all(&mut self) -> Result<()> {
+        let (keys, calls, output) = (self.keys, self.calls, &mut self.output);
+        for_entries(self.state, &self.table, &[], &AFTER_ALL, |_, entries| {
+            output.rows.push(given_entries(keys, calls, &entries)?);
+            Ok(())
+        })
+    }
+}
+
+/// No key of a table begins like that: NULL times and key groups are less.
+const AFTER_ALL: [u8; 9] = [0xff; 9];
+
+fn given(keys: &Keys, calls: &Calls, of: &[&[u8]], states: &[ArrayRef]) -> Result<RecordBatch> {
+    keys.result(of, calls.results(states, of.len())?)
+}
+
+fn given_entries(keys: &Keys, calls: &Calls, entries: &[(Bytes, Bytes)]) -> Result<RecordBatch> {
+    let states = calls.decode(entries.iter().map(|(_, value)| value.as_ref()))?;
+    let of: Vec<&[u8]> = entries.iter().map(|(key, _)| key.as_ref()).collect();
+    given(keys, calls, &of, &states)
+}
+
+/// Finds equal byte strings.
+pub(in crate::stateful) fn byte_groups() -> Result<Box<dyn GroupValues>> {
+    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Binary, false)]));
+    new_group_values(schema, &GroupOrdering::None).map_err(|e| evaluation_error(&e))
+}
+
+/// The byte strings in the order of their first appearance.
+pub(in crate::stateful) fn distinct_keys(values: &mut dyn GroupValues) -> Result<BinaryArray> {
+    let columns = values.emit(EmitTo::All).map_err(|e| evaluation_error(&e))?;
+    let keys = columns.first().and_then(|keys| keys.as_binary_opt::<i32>().cloned());
+    keys.ok_or_else(|| pelton_core::Error::internal("keys that are not bytes"))
+}

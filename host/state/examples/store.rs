@@ -58,7 +58,7 @@ async fn measure(keys: usize) -> Result<()> {
     Ok(())
 }
 
-/// Time that this thread ran: others on the machine do not count.
+/// Time that this thread ran, to a few milliseconds: others on the machine do not count. Linux only.
 struct Clock(Duration);
 
 impl Clock {

@@ -19,4 +19,3 @@ mod watermark;
 
 pub use dataflow::QueryDataflow;
 pub use explain::explain;
-pub use segment::StatelessSegment;

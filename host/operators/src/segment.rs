@@ -1,4 +1,4 @@
-//! The stateless steps of a lane, and core's `Segment` over the one lane of a query without stateful operators.
+//! The stateless steps of a lane.
 //!
 //! `dataflow` runs lanes; many threads at once, every call on its own. Nothing here keeps anything between calls.
 
@@ -8,9 +8,9 @@ use crate::static_join::StaticJoinRunner;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, Segment, SegmentOutput};
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, WatermarkInfo};
 use pelton_plan::scope::{EvaluationScope, within};
-use pelton_plan::{PhysicalPlan, PhysicalStep, ROWS_PER_BATCH_MAX};
+use pelton_plan::{PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
 
 /// The stateless steps of a lane, in order.
@@ -40,7 +40,12 @@ pub(crate) struct LaneOutput {
 impl LaneSteps {
     /// Binds the steps to rows of schema `input`, which may lack columns that no step reads. The rows that come out
     /// have the schema `wanted`.
-    pub(crate) fn new(physical: &[PhysicalStep], input: &SchemaRef, wanted: &SchemaRef) -> Result<Self> {
+    pub(crate) fn new(
+        physical: &[PhysicalStep],
+        watermarks: &[WatermarkInfo],
+        input: &SchemaRef,
+        wanted: &SchemaRef,
+    ) -> Result<Self> {
         let mut schema = input.clone();
         let mut steps = Vec::with_capacity(physical.len());
         for step in physical {
@@ -101,29 +106,6 @@ impl LaneSteps {
     }
 }
 
-/// The stateless steps of a query without stateful operators.
-pub struct StatelessSegment(LaneSteps);
-
-impl StatelessSegment {
-    /// `input` is the schema of the batches that the source really gives: all of its columns, or those that
-    /// `plan.required_columns` names.
-    pub fn new(plan: &PhysicalPlan, input: &SchemaRef) -> Result<Self> {
-        let Some(lane) = plan.lanes.first() else { return Err(Error::internal("a plan without a lane")) };
-        LaneSteps::new(&lane.steps, input, &plan.schema).map(Self)
-    }
-}
-
-impl Segment for StatelessSegment {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema().clone()
-    }
-
-    fn process(&self, batch: &BatchInfo, partition: u64, rows: Vec<RecordBatch>) -> Result<SegmentOutput> {
-        let output = self.0.process(&Arc::new(batch.clone()), partition, 0, rows)?;
-        Ok(SegmentOutput { batches: output.rows, dead_letters: output.dead_letters })
-    }
-}
-
 /// Where the promised columns are, if the last step's are not they already (a query without steps).
 fn reordered(have: &SchemaRef, wanted: &SchemaRef) -> Result<Option<Vec<usize>>> {
     if have == wanted {
@@ -174,13 +156,13 @@ impl Part {
                 watermark.note(&rows, &mut self.event_times)?;
                 self.through(steps, at + 1, rows, out)
             }
-            Step::Native(operator, runner) => {
-                let results = self.evaluate(at, operator, || runner.process(&rows))?;
+            Step::StaticJoin(operator, join) => {
+                let id = self.batch.batch_id;
+                let results = self.evaluate(at, operator, || join.process(id, &rows))?;
                 results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
-            Step::StaticJoin(operator, runner) => {
-                let batch_id = self.batch.batch_id;
-                let results = self.evaluate(at, operator, || runner.process(batch_id, &rows))?;
+            Step::Native(operator, runner) => {
+                let results = self.evaluate(at, operator, || runner.process(&rows))?;
                 results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::PluginFilter(filter) => {

@@ -1,14 +1,14 @@
 //! Steps over rows: the values that come out, the rows that are refused, and that both stay the same in a rerun.
 
-use crate::{StatelessSegment, explain};
+use crate::{QueryDataflow, explain};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef};
 use pelton_core::function::PluginMetrics;
 use pelton_core::function::ScalarOutput;
 use pelton_core::types::parse_columns;
 use pelton_core::{
-    BatchId, BatchInfo, CallScope, Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, PluginDigest,
-    QueryId, Rejected, Result, ScalarFunction, Segment, SegmentOutput, TransformFunction, TransformOutput,
+    BatchId, BatchInfo, CallScope, Dataflow, Encoding, FunctionInfo, FunctionKind, Manifest, Part, Plugin,
+    PluginDigest, QueryId, Rejected, Result, ScalarFunction, TransformFunction, TransformOutput,
 };
 use pelton_plan::json::{Nulls, row_json};
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
@@ -52,7 +52,7 @@ fn plan(steps: &str, schema: &SchemaRef) -> Result<PhysicalPlan> {
     PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs)?)
 }
 
-fn run_batch(steps: &str, schema: &SchemaRef, rows: &[Value]) -> Result<SegmentOutput> {
+fn run_batch(steps: &str, schema: &SchemaRef, rows: &[Value]) -> Result<Part> {
     let plan = plan(steps, schema)?;
     let read = schema.project(
         &plan.inputs[0]
@@ -62,17 +62,17 @@ fn run_batch(steps: &str, schema: &SchemaRef, rows: &[Value]) -> Result<SegmentO
             .collect::<Vec<_>>(),
     )?;
     let read = Arc::new(read);
-    let segment = StatelessSegment::new(&plan, &read)?;
+    let segment = QueryDataflow::new(&plan, &[read.clone()])?;
     assert_eq!(segment.schema(), plan.schema);
-    let output = segment.process(&info(3), 0, vec![batch(&read, rows)])?;
-    for rows in &output.batches {
+    let output = segment.part(&info(3), 0, 0, vec![batch(&read, rows)])?;
+    for rows in &output.rows {
         assert_eq!(rows.schema(), plan.schema);
     }
     Ok(output)
 }
 
-fn rows_of(output: &SegmentOutput) -> Vec<Value> {
-    let rows = output.batches.iter().flat_map(|rows| (0..rows.num_rows()).map(move |row| (rows, row)));
+fn rows_of(output: &Part) -> Vec<Value> {
+    let rows = output.rows.iter().flat_map(|rows| (0..rows.num_rows()).map(move |row| (rows, row)));
     rows.map(|(rows, row)| row_json(rows, row, Nulls::Written).expect("JSON")).collect()
 }
 
@@ -220,7 +220,7 @@ fn batches_never_grow_past_the_limit_and_keep_their_order() {
         &rows,
     )
     .expect("runs");
-    assert!(output.batches.iter().all(|rows| rows.num_rows() <= 8192), "a batch is too large");
+    assert!(output.rows.iter().all(|rows| rows.num_rows() <= 8192), "a batch is too large");
     let rows = rows_of(&output);
     assert_eq!(rows.len(), 20_000);
     assert_eq!(rows[..3], [json!({"n": 0, "k": 1}), json!({"n": 0, "k": 2}), json!({"n": 1, "k": 1})]);
@@ -230,20 +230,20 @@ fn batches_never_grow_past_the_limit_and_keep_their_order() {
 fn calls_are_counted_within_a_part_and_the_same_in_a_rerun() {
     let schema = schema("t string");
     let plan = plan("- select: {c: p.call(t), r: rand(), u: uuid()}\n", &schema).expect("a plan");
-    let segment = StatelessSegment::new(&plan, &schema).expect("a segment");
+    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
     let rows = || {
         vec![batch(&schema, &[json!({"t": "a"}), json!({"t": "b"})]), batch(&schema, &[json!({"t": "c"})])]
     };
-    let first = rows_of(&segment.process(&info(1), 7, rows()).expect("runs"));
-    assert_eq!(first, rows_of(&segment.process(&info(1), 7, rows()).expect("runs")));
+    let first = rows_of(&segment.part(&info(1), 0, 7, rows()).expect("runs"));
+    assert_eq!(first, rows_of(&segment.part(&info(1), 0, 7, rows()).expect("runs")));
     assert_ne!(first[0]["r"], first[1]["r"]);
     assert_ne!(first[0]["u"], first[2]["u"]);
     assert_eq!(first[0]["c"], first[1]["c"]);
     assert_ne!(first[0]["c"], first[2]["c"]);
     assert!(first[0]["c"].as_str().is_some_and(|c| c.starts_with("select/7/")), "{}", first[0]["c"]);
-    let other_batch = rows_of(&segment.process(&info(2), 7, rows()).expect("runs"));
+    let other_batch = rows_of(&segment.part(&info(2), 0, 7, rows()).expect("runs"));
     assert_ne!(first[0]["r"], other_batch[0]["r"]);
-    let other_part = rows_of(&segment.process(&info(1), 8, rows()).expect("runs"));
+    let other_part = rows_of(&segment.part(&info(1), 0, 8, rows()).expect("runs"));
     assert_ne!(first[0]["u"], other_part[0]["u"]);
 }
 
@@ -251,14 +251,14 @@ fn calls_are_counted_within_a_part_and_the_same_in_a_rerun() {
 fn one_segment_serves_many_threads() {
     let schema = schema("n long");
     let plan = plan("- sql: SELECT explode(array(n, n + 1)) AS k FROM input\n", &schema).expect("a plan");
-    let segment = StatelessSegment::new(&plan, &schema).expect("a segment");
+    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
     std::thread::scope(|threads| {
         for thread in 0..4_i64 {
             let (segment, schema) = (&segment, &schema);
             threads.spawn(move || {
                 for _ in 0..50 {
                     let rows = vec![batch(schema, &[json!({"n": thread * 10})])];
-                    let out = rows_of(&segment.process(&info(1), 0, rows).expect("runs"));
+                    let out = rows_of(&segment.part(&info(1), 0, 0, rows).expect("runs"));
                     assert_eq!(out, [json!({"k": thread * 10}), json!({"k": thread * 10 + 1})]);
                 }
             });
@@ -290,9 +290,9 @@ fn a_query_without_steps_passes_rows_through() {
     let source_schema = schema("n long, t string");
     let inputs = PlanInputs { source_schema: source_schema.clone(), plugins: BTreeMap::new() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
-    let segment = StatelessSegment::new(&plan, &source_schema).expect("a segment");
+    let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
     let rows = batch(&source_schema, &[json!({"n": 1, "t": "x"})]);
-    assert_eq!(segment.process(&info(0), 0, vec![rows.clone()]).expect("runs").batches, [rows]);
+    assert_eq!(segment.part(&info(0), 0, 0, vec![rows.clone()]).expect("runs").rows, [rows]);
 }
 
 #[test]
@@ -332,9 +332,9 @@ fn the_session_time_zone_decides_about_days_and_hours() {
         Arc::new(Schema::new(parse_columns("ts timestamp", &zone).expect("columns")));
     let inputs = PlanInputs { source_schema: source_schema.clone(), plugins: BTreeMap::new() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
-    let segment = StatelessSegment::new(&plan, &source_schema).expect("a segment");
+    let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
     let rows = batch(&source_schema, &[json!({"ts": "2026-01-01T03:30:00Z"})]);
-    let out = rows_of(&segment.process(&info(0), 0, vec![rows]).expect("runs"));
+    let out = rows_of(&segment.part(&info(0), 0, 0, vec![rows]).expect("runs"));
     let wanted = json!({
         "h": 22, "d": "2025-12-31", "day": "2025-12-31T00:00:00.000-05:00", "y": 2025, "t": "2025-12-31 22:30:00",
         "lit": "2026-01-01T00:00:00.000-05:00", "c": "2026-01-01T00:00:00.000-05:00", "today": "2025-12-31",

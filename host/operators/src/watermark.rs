@@ -18,7 +18,7 @@ pub(crate) struct EventTimes {
 }
 
 impl EventTimes {
-    /// Finds the column in rows of schema `input`.
+    /// Finds the column in the rows by its name.
     pub(crate) fn new(step: &WatermarkStep, input: &SchemaRef) -> Result<Self> {
         let column = input.index_of(&step.column).map_err(|_| {
             Error::internal(format!("the event-time column '{}' is not in the input", step.column))

@@ -17,7 +17,7 @@ use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
-use pelton_core::{Clock, Error, FileManager, MemoryFiles, Result, Sink, Source, Table, Trigger};
+use pelton_core::{Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, Table, Trigger};
 use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{SinkSpec, Spanned};
@@ -268,7 +268,8 @@ fn cut(
 
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
-    Ok(Logic { dataflow: QueryDataflow::new(plan, &schemas)?, plugins: plugins.code() })
+    let dataflow: Arc<dyn Dataflow> = QueryDataflow::new(plan, &schemas)?;
+    Ok(Logic { dataflow, plugins: plugins.code() })
 }
 
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,

@@ -1,10 +1,15 @@
-//! Stores for the state of stateful operators, behind [`pelton_core::StateStore`].
+//! Stores for the state of stateful operators, behind [`pelton_core::StateStore`], and the encoding of what they hold.
 //!
-//! Stands on `core` alone. [`MemoryStateStore`] keeps everything in memory and dies with the process: it serves
-//! tests and runs without a checkpoint.
+//! Stands on `core` alone. [`CheckpointedStateStore`] keeps a working copy in memory and the truth in the checkpoint.
+//! [`MemoryStateStore`] dies with the process: it serves tests and runs without a checkpoint. [`RowCodec`] makes bytes
+//! of rows.
 
+mod checkpointed;
 mod memory;
 mod rows;
+mod tables;
+mod varint;
 
+pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX};
 pub use memory::MemoryStateStore;
 pub use rows::{EncodedRows, RowCodec, key_group, ordered_i64, split_ordered_i64};

@@ -1,7 +1,7 @@
 //! The stateless cases that real Spark answered.
 
 use super::{batch, info, plan};
-use crate::StatelessSegment;
+use crate::QueryDataflow;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use pelton_core::Segment;
@@ -96,7 +96,7 @@ fn replay(text: &str) {
     let case: Value = serde_json::from_str(text).expect("a case");
     let schema = schema_of(&case);
     let plan = plan(&steps(&case), &schema).unwrap_or_else(|e| panic!("{}: {e}", case["name"]));
-    let segment = StatelessSegment::new(&plan, &schema).expect("a segment");
+    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
     let sorted_keys = |row: &Value| {
         let object = row.as_object().expect("an object");
         let mut keys: Vec<_> = object.iter().collect();
@@ -106,9 +106,9 @@ fn replay(text: &str) {
     for (id, step) in case["batches"].as_array().expect("steps").iter().enumerate() {
         let rows: Vec<Value> =
             step["add"]["s"].as_array().expect("rows").iter().map(|row| input_row(row, &schema)).collect();
-        let out = segment.process(&info(id as u64), 0, vec![batch(&schema, &rows)]).expect("runs");
+        let out = segment.part(&info(id as u64), 0, 0, vec![batch(&schema, &rows)]).expect("runs");
         let got = out
-            .batches
+            .rows
             .iter()
             .flat_map(|rows| (0..rows.num_rows()).map(|at| sorted_keys(&row(rows, at))))
             .collect();

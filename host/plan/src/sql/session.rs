@@ -149,7 +149,13 @@ impl Session {
 
     /// Names of all functions, for suggestions.
     pub(crate) fn function_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.functions.keys().chain(self.aggregates.keys()).chain(self.higher_order.keys()).cloned().collect();
+        let mut names: Vec<String> = self
+            .functions
+            .keys()
+            .chain(self.aggregates.keys())
+            .chain(self.higher_order.keys())
+            .cloned()
+            .collect();
         names.extend(["explode", "explode_outer", "posexplode", "posexplode_outer"].map(str::to_owned));
         for (plugin_name, plugin) in &self.plugins {
             let scalars = plugin.manifest().functions.iter().filter(|f| f.kind == FunctionKind::Scalar);

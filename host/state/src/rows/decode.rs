@@ -5,6 +5,7 @@
 
 use super::encode::null_map_len;
 use super::{damaged, types};
+use crate::varint;
 use arrow::array::{
     ArrayData, ArrayRef, BinaryViewArray, BooleanArray, GenericBinaryArray, GenericListArray,
     GenericStringArray, MapArray, NullArray, OffsetSizeTrait, StringViewArray, StructArray, make_array,
@@ -347,20 +348,7 @@ fn take_null_map<'a>(cursor: &mut &'a [u8], things: usize) -> Result<&'a [u8]> {
 }
 
 fn take_varint(cursor: &mut &[u8]) -> Result<usize> {
-    let mut value = 0_usize;
-    for shift in (0..usize::BITS).step_by(7) {
-        let (byte, rest) = cursor.split_first().ok_or_else(too_short)?;
-        *cursor = rest;
-        let bits = usize::from(byte & 0x7f);
-        if bits.leading_zeros() < shift || (*byte == 0 && shift > 0) {
-            break;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(damaged("a length is written in no valid way"))
+    varint::take(cursor).ok_or_else(|| damaged("a length is written in no valid way"))
 }
 
 fn take_sized<'a>(cursor: &mut &'a [u8]) -> Result<&'a [u8]> {

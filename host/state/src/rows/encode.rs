@@ -4,6 +4,7 @@
 //! Cells of nested columns are put together beforehand, value by value.
 
 use super::{EncodedRows, types};
+use crate::varint;
 use arrow::array::cast::AsArray;
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
@@ -223,7 +224,7 @@ impl Column {
             if self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                 let bytes = bytes_of(row);
                 let at = *cursor as usize;
-                let at = at + put_varint(&mut buffer[at..], bytes.len());
+                let at = at + varint::put(&mut buffer[at..], bytes.len());
                 buffer[at..at + bytes.len()].copy_from_slice(bytes);
                 *cursor = (at + bytes.len()) as u32;
             }
@@ -236,16 +237,16 @@ impl Column {
             Cells::None => {}
             Cells::Fixed { width, values } => out.extend_from_slice(&values[row * width..(row + 1) * width]),
             Cells::Small { offsets, data } => {
-                push_sized(&data[offsets[row].as_usize()..offsets[row + 1].as_usize()], out);
+                varint::push_sized(&data[offsets[row].as_usize()..offsets[row + 1].as_usize()], out);
             }
             Cells::Large { offsets, data } => {
-                push_sized(&data[offsets[row].as_usize()..offsets[row + 1].as_usize()], out);
+                varint::push_sized(&data[offsets[row].as_usize()..offsets[row + 1].as_usize()], out);
             }
-            Cells::View(array) => push_sized(array.value(row), out),
+            Cells::View(array) => varint::push_sized(array.value(row), out),
             Cells::Written { offsets, data } => out.extend_from_slice(&data[offsets[row]..offsets[row + 1]]),
             Cells::List { ranges, elements } => {
                 let range = ranges.get(row);
-                push_varint(range.len(), out);
+                varint::push(range.len(), out);
                 push_null_map(range.clone().map(|element| elements.is_null(element)), out);
                 for element in range.filter(|element| !elements.is_null(*element)) {
                     elements.push(element, out)?;
@@ -377,7 +378,7 @@ fn push_map(
     if sorted {
         cells.sort();
     }
-    push_varint(cells.len(), out);
+    varint::push(cells.len(), out);
     push_null_map(cells.iter().map(|(_, entry)| values.is_null(*entry)), out);
     for (key, entry) in cells {
         out.extend_from_slice(&key);
@@ -402,31 +403,5 @@ fn push_null_map(nulls: impl ExactSizeIterator<Item = bool>, out: &mut Vec<u8>) 
 }
 
 fn sized(length: usize) -> usize {
-    varint_len(length) + length
-}
-
-fn varint_len(value: usize) -> usize {
-    (value.checked_ilog2().unwrap_or(0) / 7 + 1) as usize
-}
-
-fn put_varint(buffer: &mut [u8], mut value: usize) -> usize {
-    let mut at = 0;
-    while value >= 0x80 {
-        buffer[at] = value as u8 | 0x80;
-        value >>= 7;
-        at += 1;
-    }
-    buffer[at] = value as u8;
-    at + 1
-}
-
-fn push_varint(value: usize, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + varint_len(value), 0);
-    put_varint(&mut out[start..], value);
-}
-
-fn push_sized(bytes: &[u8], out: &mut Vec<u8>) {
-    push_varint(bytes.len(), out);
-    out.extend_from_slice(bytes);
+    varint::length(length) + length
 }

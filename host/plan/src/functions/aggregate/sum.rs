@@ -1,9 +1,10 @@
 //! `sum` as in Spark's ANSI mode: whole numbers to a long, decimals with ten digits more, and overflow is an error.
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray,
-};
+use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::compute::kernels::boolean::not;
+use datafusion::arrow::compute::kernels::nullif::nullif;
+use datafusion::arrow::compute::{cast, prep_null_mask_filter};
 use datafusion::arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
 };
@@ -12,6 +13,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
+use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -60,7 +62,7 @@ impl AggregateUDFImpl for Sum {
         Ok(vec![Arc::new(Field::new("sum", args.return_field.data_type().clone(), true))])
     }
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One(sums(args.return_field.data_type())?)))
+        Ok(Box::new(One(Mutex::new(sums(args.return_field.data_type())?))))
     }
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
         true
@@ -135,7 +137,10 @@ where
             return exec_err!("sum() got another type than it was bound to");
         };
         if filter.is_none() && values.null_count() == 0 {
-            return groups.iter().zip(values.values()).try_for_each(|(group, value)| self.put(*group, *value));
+            return groups
+                .iter()
+                .zip(values.values())
+                .try_for_each(|(group, value)| self.put(*group, *value));
         }
         for (row, group) in groups.iter().enumerate() {
             let kept = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
@@ -158,13 +163,21 @@ where
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         Ok(vec![self.evaluate(emit_to)?])
     }
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let Some(values) = values.first() else { return exec_err!("sum() got no argument") };
+        let kept = match filter {
+            Some(filter) => nullif(values, &not(&prep_null_mask_filter(filter))?)?,
+            None => values.clone(),
+        };
+        Ok(vec![cast(&kept, &self.data_type)?])
+    }
     fn size(&self) -> usize {
         self.values.capacity() * size_of::<T::Native>() + self.seen.capacity()
     }
 }
 
 /// One group alone.
-struct One(Box<dyn GroupsAccumulator>);
+struct One(Mutex<Box<dyn GroupsAccumulator>>);
 
 impl Debug for One {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -175,21 +188,25 @@ impl Debug for One {
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let rows = values.first().map_or(0, |values| values.len());
-        self.0.update_batch(values, &vec![0; rows], None, 1)
+        self.0.get_mut().update_batch(values, &vec![0; rows], None, 1)
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.update_batch(states)
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.0.update_batch(&[], &[], None, 1).ok();
-        let value = self.0.evaluate(EmitTo::All)?;
-        self.0.merge_batch(std::slice::from_ref(&value), &[0], 1)?;
-        ScalarValue::try_from_array(&value, 0)
+        // Evaluation takes the group away, so it is put back.
+        let sums = self.0.get_mut();
+        let value = sums.evaluate(EmitTo::All)?;
+        sums.merge_batch(std::slice::from_ref(&value), &vec![0; value.len()], 1)?;
+        match value.is_empty() {
+            true => ScalarValue::try_from(value.data_type()),
+            false => ScalarValue::try_from_array(&value, 0),
+        }
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Ok(vec![self.evaluate()?])
     }
     fn size(&self) -> usize {
-        self.0.size()
+        self.0.lock().size()
     }
 }

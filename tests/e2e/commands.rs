@@ -6,6 +6,7 @@ use pelton_tests::Pelton;
 mod basics;
 mod pipe;
 mod scaffold;
+mod testing;
 
 /// Runs it, and expects this exit code and these words on stderr.
 fn fails(arguments: &[&str], code: i32, words: &[&str]) -> Result<()> {

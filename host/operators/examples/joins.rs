@@ -68,7 +68,12 @@ fn rows(
 
 /// A query of one stateful operator.
 fn query(operator: StatefulOperator, inputs: &[SchemaRef], schema: &SchemaRef) -> Result<Arc<dyn Dataflow>> {
-    let lane = |origin, target, schema: &SchemaRef| Lane { origin, steps: Vec::new(), target, schema: schema.clone() };
+    let lane = |origin, target, schema: &SchemaRef| Lane {
+        origin,
+        steps: Vec::new(),
+        target,
+        schema: schema.clone(),
+    };
     let into = |(port, schema)| lane(Origin::Source(port), Target::Port { node: 0, port }, schema);
     let mut lanes: Vec<Lane> = inputs.iter().enumerate().map(into).collect();
     lanes.push(lane(Origin::Node(0), Target::Sink, schema));
@@ -161,7 +166,8 @@ fn measure_dedup(what: &str, keys: &[usize], expiry: DedupExpiry, copies: usize)
 /// `rt >= lt AND rt <= lt + ms`.
 fn in_range(ms: i64) -> Expr {
     let (lt, rt): (Expr, Expr) = (Arc::new(Column::new("lt", 2)), Arc::new(Column::new("rt", 5)));
-    let binary = |left: Expr, operator, right: Expr| -> Expr { Arc::new(BinaryExpr::new(left, operator, right)) };
+    let binary =
+        |left: Expr, operator, right: Expr| -> Expr { Arc::new(BinaryExpr::new(left, operator, right)) };
     let range: Expr = Arc::new(Literal::new(ScalarValue::new_interval_mdn(0, 0, ms * 1_000_000)));
     let latest = binary(lt.clone(), Operator::Plus, range);
     binary(binary(rt.clone(), Operator::GtEq, lt), Operator::And, binary(rt, Operator::LtEq, latest))
@@ -169,7 +175,8 @@ fn in_range(ms: i64) -> Expr {
 
 /// A join of two streams with 100,000 keys, by windows of 10 s or by a range of 1 s.
 fn measure_join(what: &str, kind: JoinKind, by_window: bool) -> Result<()> {
-    let (left, right) = (schema("k long, v string, lt timestamp")?, schema("k long, w string, rt timestamp")?);
+    let (left, right) =
+        (schema("k long, v string, lt timestamp")?, schema("k long, w string, rt timestamp")?);
     let key = |left, right, at| JoinKey {
         left: Arc::new(Column::new(left, at)),
         right: Arc::new(Column::new(right, at)),

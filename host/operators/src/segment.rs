@@ -8,7 +8,7 @@ use crate::static_join::StaticJoinRunner;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result, WatermarkInfo};
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result};
 use pelton_plan::scope::{EvaluationScope, within};
 use pelton_plan::{PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use std::sync::Arc;
 pub(crate) struct LaneSteps {
     steps: Vec<Step>,
     columns: Option<Vec<usize>>,
-    schema: SchemaRef,
 }
 
 enum Step {
@@ -40,12 +39,7 @@ pub(crate) struct LaneOutput {
 impl LaneSteps {
     /// Binds the steps to rows of schema `input`, which may lack columns that no step reads. The rows that come out
     /// have the schema `wanted`.
-    pub(crate) fn new(
-        physical: &[PhysicalStep],
-        watermarks: &[WatermarkInfo],
-        input: &SchemaRef,
-        wanted: &SchemaRef,
-    ) -> Result<Self> {
+    pub(crate) fn new(physical: &[PhysicalStep], input: &SchemaRef, wanted: &SchemaRef) -> Result<Self> {
         let mut schema = input.clone();
         let mut steps = Vec::with_capacity(physical.len());
         for step in physical {
@@ -72,12 +66,7 @@ impl LaneSteps {
             steps.push(step);
         }
         let columns = reordered(&schema, wanted)?;
-        Ok(Self { steps, columns, schema: wanted.clone() })
-    }
-
-    /// Schema of the rows that come out.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
+        Ok(Self { steps, columns })
     }
 
     /// Takes rows through the steps. `watermarks` is how many the query has.
@@ -156,13 +145,13 @@ impl Part {
                 watermark.note(&rows, &mut self.event_times)?;
                 self.through(steps, at + 1, rows, out)
             }
-            Step::StaticJoin(operator, join) => {
-                let id = self.batch.batch_id;
-                let results = self.evaluate(at, operator, || join.process(id, &rows))?;
-                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
-            }
             Step::Native(operator, runner) => {
                 let results = self.evaluate(at, operator, || runner.process(&rows))?;
+                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
+            }
+            Step::StaticJoin(operator, runner) => {
+                let batch_id = self.batch.batch_id;
+                let results = self.evaluate(at, operator, || runner.process(batch_id, &rows))?;
                 results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::PluginFilter(filter) => {

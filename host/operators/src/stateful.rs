@@ -13,6 +13,7 @@ pub(crate) mod keyed;
 pub(crate) mod late;
 pub(crate) mod layout;
 pub(crate) mod limit;
+pub(crate) mod session;
 pub(crate) mod sort;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,6 @@
 //! come out are in the order of the stream's rows, those of one row in the order of the table's. Never reads a file.
 
 mod index;
-#[cfg(test)]
-mod tests;
 
 use crate::pairs::{PairCondition, types, values};
 use crate::stateful::keyed::Keys;
@@ -122,7 +120,7 @@ impl StaticJoinRunner {
         &self.schema
     }
 
-    /// What comes out for some rows of the stream, with the table as the micro-batch sees it.
+    /// What comes out for some rows of the stream in a micro-batch.
     pub(crate) fn process(&self, batch_id: BatchId, rows: &RecordBatch) -> Result<Vec<RecordBatch>> {
         let index = self.index(batch_id)?;
         let columns = values(&self.sides.stream, rows)?;

@@ -17,11 +17,14 @@ use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
-use pelton_core::{Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, Table, Trigger};
+use pelton_core::{
+    Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
+};
 use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{SinkSpec, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
+use pelton_state::CheckpointedStateStore;
 use pelton_wasm::PluginHost;
 use source::OpenSource;
 use std::collections::BTreeMap;
@@ -159,12 +162,19 @@ impl Assembly {
         };
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
+        let logic_now = logic(&plan, &planned.plugins, &sources)?;
+        let state = state(&recovered, &logic_now).await?;
         let mut query = Query::builder(recovered)
-            .logic(logic(&plan, &planned.plugins, &sources)?)
+            .logic(logic_now)
             .sink(planned.sink)
             .output_mode(plan.output_mode)
             .trigger(trigger)
+            .watermark_policy(plan.watermark_policy.into())
+            .no_data_batches(file.no_data_batches)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
+        if let Some(state) = state {
+            query = query.state(state);
+        }
         for (name, source) in &sources {
             query = query.input(name, Arc::clone(source));
         }
@@ -270,6 +280,16 @@ fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Sou
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
     let dataflow: Arc<dyn Dataflow> = QueryDataflow::new(plan, &schemas)?;
     Ok(Logic { dataflow, plugins: plugins.code() })
+}
+
+/// The state of the last committed micro-batch, if the query has any.
+async fn state(recovered: &Recovered, logic: &Logic) -> Result<Option<Box<dyn StateStore>>> {
+    if logic.dataflow.operators().is_empty() {
+        return Ok(None);
+    }
+    let files = recovered.checkpoint().state_files();
+    let store = CheckpointedStateStore::open(files, recovered.state_commit()?).await?;
+    Ok(Some(Box::new(store)))
 }
 
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,

@@ -6,10 +6,11 @@ use pelton_tests::Pelton;
 
 #[test]
 fn every_command_explains_itself_with_an_example() -> Result<()> {
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &["run"],
         &["check"],
         &["explain"],
+        &["test"],
         &["pipe"],
         &["plugin", "new"],
         &["plugin", "inspect"],

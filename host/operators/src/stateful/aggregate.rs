@@ -7,12 +7,13 @@
 //!
 //! State: the table `name/groups`, one entry a group; see [`keys`] for its keys.
 
-mod calls;
-mod groups;
-mod keys;
-mod partial;
+pub(super) mod calls;
+pub(super) mod groups;
+pub(super) mod keys;
+pub(super) mod partial;
 mod window;
 
+use crate::stateful::session::SessionWindows;
 use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use crate::watermark::US_PER_MS;
 use arrow::array::RecordBatch;
@@ -32,7 +33,7 @@ pub(super) fn operator(node: &StatefulNode, aggregate: &Aggregate) -> Result<Box
         )));
     };
     if let Some(TimeWindow::Session { .. }) = &aggregate.window {
-        return Err(Error::internal("an operator that is not here yet"));
+        return Ok(Box::new(SessionWindows::new(aggregate, input, &node.schema)?));
     }
     Ok(Box::new(GroupBy {
         keys: Keys::new(aggregate, input, &node.schema)?,

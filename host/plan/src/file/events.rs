@@ -118,6 +118,15 @@ pub enum WatermarkPolicySpec {
     Max,
 }
 
+impl From<WatermarkPolicySpec> for pelton_core::WatermarkPolicy {
+    fn from(policy: WatermarkPolicySpec) -> Self {
+        match policy {
+            WatermarkPolicySpec::Min => Self::Min,
+            WatermarkPolicySpec::Max => Self::Max,
+        }
+    }
+}
+
 /// What becomes of rows that come behind the watermark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

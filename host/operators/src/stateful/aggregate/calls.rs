@@ -5,7 +5,6 @@
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter, take_arrays};
 use arrow::datatypes::DataType;
-use bytes::Bytes;
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -14,11 +13,26 @@ use datafusion::physical_expr::{GroupsAccumulatorAdapter, PhysicalExpr};
 use pelton_core::Result;
 use pelton_plan::evaluation_error;
 use pelton_plan::stateful::AggregateCall;
-use pelton_state::RowCodec;
+use pelton_state::{EncodedRows, RowCodec};
 use std::sync::Arc;
 
+/// Functions whose result depends on the order of the rows.
+const ORDERED: [&str; 11] = [
+    "any_value",
+    "array_agg",
+    "collect_list",
+    "first",
+    "first_value",
+    "last",
+    "last_value",
+    "list_agg",
+    "listagg",
+    "nth_value",
+    "string_agg",
+];
+
 /// The functions, bound to the input.
-pub(super) struct Calls {
+pub(in crate::stateful) struct Calls {
     calls: Vec<Call>,
     /// The types of the states' columns.
     state_types: Vec<DataType>,
@@ -37,13 +51,13 @@ struct Call {
 }
 
 /// What the functions know of some groups. As many groups as the last call said.
-pub(super) struct Accumulators<'a> {
+pub(in crate::stateful) struct Accumulators<'a> {
     calls: &'a Calls,
     of_calls: Vec<Box<dyn GroupsAccumulator>>,
 }
 
 impl Calls {
-    pub(super) fn new(calls: &[AggregateCall]) -> Result<Self> {
+    pub(in crate::stateful) fn new(calls: &[AggregateCall]) -> Result<Self> {
         let mut types: Vec<DataType> = Vec::new();
         let mut bound = Vec::with_capacity(calls.len());
         for call in calls {
@@ -67,20 +81,26 @@ impl Calls {
         Ok(Self { calls: bound, state_types: types, codec })
     }
 
-    pub(super) fn accumulators(&self) -> Result<Accumulators<'_>> {
+    pub(in crate::stateful) fn accumulators(&self) -> Result<Accumulators<'_>> {
         let of_calls = self.calls.iter().map(Call::accumulator).collect::<Result<_, _>>();
         Ok(Accumulators { calls: self, of_calls: of_calls.map_err(|e| evaluation_error(&e))? })
     }
 
-    /// States as bytes, one value a row.
-    pub(super) fn encode(&self, states: &[ArrayRef], rows: usize) -> Result<Vec<Bytes>> {
-        let Some(codec) = &self.codec else { return Ok(vec![Bytes::new(); rows]) };
-        let encoded = codec.encode(states)?;
-        Ok((0..encoded.len()).map(|row| Bytes::copy_from_slice(encoded.get(row))).collect())
+    /// Whether a function's result depends on the order of the rows, as that of `first` does.
+    pub(in crate::stateful) fn in_order(&self) -> bool {
+        self.calls.iter().any(|call| ORDERED.contains(&call.function.fun().name()))
+    }
+
+    /// States as bytes. None if there is nothing to store.
+    pub(in crate::stateful) fn encode(&self, states: &[ArrayRef]) -> Result<Option<EncodedRows>> {
+        self.codec.as_ref().map(|codec| codec.encode(states)).transpose()
     }
 
     /// States from bytes.
-    pub(super) fn decode<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+    pub(in crate::stateful) fn decode<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Vec<ArrayRef>> {
         match &self.codec {
             Some(codec) => codec.decode(values),
             None => Ok(Vec::new()),
@@ -88,7 +108,7 @@ impl Calls {
     }
 
     /// The results of the states, one row a state.
-    pub(super) fn results(&self, states: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+    pub(in crate::stateful) fn results(&self, states: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
         let mut accumulators = self.accumulators()?;
         accumulators.merge(states, &(0..rows).collect::<Vec<_>>(), rows)?;
         accumulators.results()
@@ -131,7 +151,12 @@ impl Call {
 
 impl Accumulators<'_> {
     /// Adds rows to their groups.
-    pub(super) fn update(&mut self, rows: &RecordBatch, groups: &[usize], total: usize) -> Result<()> {
+    pub(in crate::stateful) fn update(
+        &mut self,
+        rows: &RecordBatch,
+        groups: &[usize],
+        total: usize,
+    ) -> Result<()> {
         for (call, accumulator) in self.calls.calls.iter().zip(&mut self.of_calls) {
             call.update(accumulator.as_mut(), rows, groups, total).map_err(|e| evaluation_error(&e))?;
         }
@@ -139,7 +164,12 @@ impl Accumulators<'_> {
     }
 
     /// Adds states to their groups.
-    pub(super) fn merge(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+    pub(in crate::stateful) fn merge(
+        &mut self,
+        states: &[ArrayRef],
+        groups: &[usize],
+        total: usize,
+    ) -> Result<()> {
         let mut rest = states;
         for (call, accumulator) in self.calls.calls.iter().zip(&mut self.of_calls) {
             let (state, others) = rest.split_at(call.state_width);
@@ -150,13 +180,13 @@ impl Accumulators<'_> {
     }
 
     /// Makes sure that there are that many groups, the new ones without rows.
-    pub(super) fn cover(&mut self, total: usize) -> Result<()> {
+    pub(in crate::stateful) fn cover(&mut self, total: usize) -> Result<()> {
         let empty = self.calls.state_types.iter().map(arrow::array::new_empty_array).collect::<Vec<_>>();
         self.merge(&empty, &[], total)
     }
 
     /// The states of all groups.
-    pub(super) fn states(mut self) -> Result<Vec<ArrayRef>> {
+    pub(in crate::stateful) fn states(mut self) -> Result<Vec<ArrayRef>> {
         let mut states = Vec::new();
         for accumulator in &mut self.of_calls {
             states.extend(accumulator.state(EmitTo::All).map_err(|e| evaluation_error(&e))?);
@@ -165,19 +195,19 @@ impl Accumulators<'_> {
     }
 
     /// The results of all groups.
-    pub(super) fn results(mut self) -> Result<Vec<ArrayRef>> {
+    pub(in crate::stateful) fn results(mut self) -> Result<Vec<ArrayRef>> {
         let results = self.of_calls.iter_mut().map(|accumulator| accumulator.evaluate(EmitTo::All));
         results.collect::<Result<_, _>>().map_err(|e| evaluation_error(&e))
     }
 }
 
 /// Rows of states, picked by position.
-pub(super) fn pick(states: &[ArrayRef], rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
+pub(in crate::stateful) fn pick(states: &[ArrayRef], rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
     Ok(take_arrays(states, &arrow::array::UInt32Array::from(rows), None)?)
 }
 
 /// The values of expressions, each as long as the rows.
-pub(super) fn evaluate(
+pub(in crate::stateful) fn evaluate(
     exprs: &[Arc<dyn PhysicalExpr>],
     rows: &RecordBatch,
 ) -> Result<Vec<ArrayRef>, DataFusionError> {

@@ -4,11 +4,12 @@
 //! micro-batch come out in the order of their keys, whatever the order of the rows.
 
 use super::calls::{Calls, pick};
-use super::keys::{Keys, time_bytes};
+use super::keys::Keys;
 use super::partial::{Partial, binary};
 use super::window::Windows;
 use crate::stateful::ShardOutput;
-use arrow::array::{ArrayRef, AsArray, BinaryArray};
+use crate::stateful::layout::{for_entries, through_time};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use datafusion::logical_expr::EmitTo;
@@ -86,11 +87,7 @@ impl Shard<'_> {
 
     /// One state a key, stored states first if they count; keys in the order of their first appearance.
     fn merged(&self, partials: Vec<Partial>, with_stored: bool) -> Result<Partial> {
-        let mut values = new_group_values(
-            Arc::new(Schema::new(vec![Field::new("key", DataType::Binary, false)])),
-            &GroupOrdering::None,
-        )
-        .map_err(|e| evaluation_error(&e))?;
+        let mut values = byte_groups()?;
         let mut groups = Vec::with_capacity(partials.len());
         for partial in &partials {
             let mut of_rows = Vec::with_capacity(partial.len());
@@ -124,11 +121,13 @@ impl Shard<'_> {
         if touched.len() == 0 {
             return Ok(());
         }
-        let values = self.calls.encode(&touched.states, touched.len())?;
-        let put = |(key, value)| StateOp::Put(Bytes::copy_from_slice(touched.keys.value(key)), value);
-        let changes: Vec<StateOp> = values.into_iter().enumerate().map(put).collect();
-        self.output.updated += changes.len() as u64;
-        self.state.apply(&self.table, changes)
+        let values = self.calls.encode(&touched.states)?;
+        let put = |row: usize| {
+            let value = values.as_ref().map(|values| Bytes::copy_from_slice(values.get(row)));
+            StateOp::Put(Bytes::copy_from_slice(touched.keys.value(row)), value.unwrap_or_default())
+        };
+        self.output.updated += touched.len() as u64;
+        self.state.apply(&self.table, (0..touched.len()).map(put).collect())
     }
 
     fn give_touched(&mut self, touched: &Partial) -> Result<()> {
@@ -136,62 +135,55 @@ impl Shard<'_> {
         in_order.sort_unstable_by_key(|row| touched.keys.value(*row as usize));
         for rows in in_order.chunks(ROWS_PER_BATCH_MAX) {
             let keys: Vec<&[u8]> = rows.iter().map(|row| touched.keys.value(*row as usize)).collect();
-            self.give(&keys, &pick(&touched.states, rows.to_vec())?)?;
+            let states = pick(&touched.states, rows.to_vec())?;
+            self.output.rows.push(given(self.keys, self.calls, &keys, &states)?);
         }
-        Ok(())
-    }
-
-    fn give(&mut self, keys: &[&[u8]], states: &[ArrayRef]) -> Result<()> {
-        let results = self.calls.results(states, keys.len())?;
-        self.output.rows.push(self.keys.result(keys, results)?);
         Ok(())
     }
 
     /// Removes what is over, and gives it if that is asked.
     fn expire(&mut self, give: bool) -> Result<()> {
         let Some(watermark_us) = self.watermark_us else { return Ok(()) };
-        let end = time_bytes(Some(watermark_us.saturating_add(1)));
-        self.scan(&end, |shard, entries| {
+        let (keys, calls, table, output) = (self.keys, self.calls, self.table.as_str(), &mut self.output);
+        for_entries(self.state, table, &[], &through_time(watermark_us), |state, entries| {
             if give {
-                shard.give_entries(entries)?;
+                output.rows.push(given_entries(keys, calls, &entries)?);
             }
-            shard.output.removed += entries.len() as u64;
-            let changes = entries.iter().map(|(key, _)| StateOp::Remove(key.clone())).collect();
-            shard.state.apply(&shard.table, changes)
+            output.removed += entries.len() as u64;
+            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())
         })
     }
 
     fn give_all(&mut self) -> Result<()> {
-        // No key is that long and that large.
-        self.scan(&[0xff; 64], Self::give_entries)
-    }
-
-    fn give_entries(&mut self, entries: &[(Bytes, Bytes)]) -> Result<()> {
-        let states = self.calls.decode(entries.iter().map(|(_, value)| value.as_ref()))?;
-        let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| key.as_ref()).collect();
-        self.give(&keys, &states)
-    }
-
-    /// Calls `body` with the entries before `end`, some at a time, in key order.
-    fn scan(
-        &mut self,
-        end: &[u8],
-        mut body: impl FnMut(&mut Self, &[(Bytes, Bytes)]) -> Result<()>,
-    ) -> Result<()> {
-        let mut from: Vec<u8> = Vec::new();
-        loop {
-            let entries = self.state.scan(&self.table, from.as_slice()..end, ROWS_PER_BATCH_MAX)?;
-            let Some((last, _)) = entries.last() else { return Ok(()) };
-            from = [last.as_ref(), &[0]].concat();
-            body(self, &entries)?;
-            if entries.len() < ROWS_PER_BATCH_MAX {
-                return Ok(());
-            }
-        }
+        let (keys, calls, output) = (self.keys, self.calls, &mut self.output);
+        for_entries(self.state, &self.table, &[], &AFTER_ALL, |_, entries| {
+            output.rows.push(given_entries(keys, calls, &entries)?);
+            Ok(())
+        })
     }
 }
 
-fn distinct_keys(values: &mut dyn GroupValues) -> Result<BinaryArray> {
+/// No key of a table begins like that: NULL times and key groups are less.
+const AFTER_ALL: [u8; 9] = [0xff; 9];
+
+fn given(keys: &Keys, calls: &Calls, of: &[&[u8]], states: &[ArrayRef]) -> Result<RecordBatch> {
+    keys.result(of, calls.results(states, of.len())?)
+}
+
+fn given_entries(keys: &Keys, calls: &Calls, entries: &[(Bytes, Bytes)]) -> Result<RecordBatch> {
+    let states = calls.decode(entries.iter().map(|(_, value)| value.as_ref()))?;
+    let of: Vec<&[u8]> = entries.iter().map(|(key, _)| key.as_ref()).collect();
+    given(keys, calls, &of, &states)
+}
+
+/// Finds equal byte strings.
+pub(in crate::stateful) fn byte_groups() -> Result<Box<dyn GroupValues>> {
+    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Binary, false)]));
+    new_group_values(schema, &GroupOrdering::None).map_err(|e| evaluation_error(&e))
+}
+
+/// The byte strings in the order of their first appearance.
+pub(in crate::stateful) fn distinct_keys(values: &mut dyn GroupValues) -> Result<BinaryArray> {
     let columns = values.emit(EmitTo::All).map_err(|e| evaluation_error(&e))?;
     let keys = columns.first().and_then(|keys| keys.as_binary_opt::<i32>().cloned());
     keys.ok_or_else(|| pelton_core::Error::internal("keys that are not bytes"))

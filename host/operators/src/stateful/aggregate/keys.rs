@@ -2,7 +2,7 @@
 //!
 //! | bytes | what | when |
 //! |---|---|---|
-//! | 8 | the time at which the group is over: microseconds, ordered like their bytes; all ones if NULL | a key is a time |
+//! | 8 | the time at which the group is over: microseconds, ordered like their bytes; NULL is the last | a key is a time |
 //! | 1 | the key group of the keys that follow | |
 //! | 8 | the start of the window, ordered likewise | there is a window |
 //! | | the other keys | |
@@ -14,6 +14,7 @@ use super::calls::evaluate;
 use super::window::Windows;
 use crate::stateful::NodeScope;
 use crate::stateful::late::{LateRow, letters};
+use crate::stateful::layout::NO_TIME;
 use crate::watermark::{floor_ms, micros};
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
@@ -25,7 +26,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use pelton_core::{DeadLetter, Error, Result};
 use pelton_plan::evaluation_error;
 use pelton_plan::stateful::{Aggregate, EventTimeKey, GroupKey, TimeWindow};
-use pelton_state::{EncodedRows, RowCodec};
+use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::sync::Arc;
 
 type Times = PrimitiveArray<TimestampMicrosecondType>;
@@ -220,9 +221,9 @@ impl Keys {
         let from = into.len();
         into.extend_from_slice(key);
         if self.time == Some(Time::Window) {
-            into[from..from + 8].copy_from_slice(&time_bytes(Some(windows.end_of(start))));
+            into[from..from + 8].copy_from_slice(&ordered_i64(windows.end_of(start)));
         }
-        into[from + 9..from + 17].copy_from_slice(&time_bytes(Some(start)));
+        into[from + 9..from + 17].copy_from_slice(&ordered_i64(start));
     }
 
     /// The start of a key's window or pane. Only if there is a window.
@@ -297,13 +298,13 @@ impl EncodedKeys {
     pub(super) fn write(&self, row: usize, into: &mut Vec<u8>) {
         let start = self.starts.as_ref().map(|starts| starts.value(row));
         if let (Some(windows), Some(start)) = (&self.ends, start) {
-            into.extend(time_bytes(Some(windows.end_of(start))));
+            into.extend(ordered_i64(windows.end_of(start)));
         } else if let Some(times) = &self.times {
-            into.extend(time_bytes(times.is_valid(row).then(|| times.value(row))));
+            into.extend(ordered_i64(if times.is_valid(row) { times.value(row) } else { NO_TIME }));
         }
         into.push(self.key_group(row));
-        if start.is_some() {
-            into.extend(time_bytes(start));
+        if let Some(start) = start {
+            into.extend(ordered_i64(start));
         }
         if let Some(keys) = &self.encoded {
             into.extend_from_slice(keys.get(row));
@@ -311,20 +312,19 @@ impl EncodedKeys {
     }
 }
 
-/// Bytes that are ordered like the times; NULL after all of them.
-pub(super) fn time_bytes(time: Option<i64>) -> [u8; 8] {
-    time.map_or([0xff; 8], |time| ((time as u64) ^ (1 << 63)).to_be_bytes())
-}
-
 /// A time in the bytes of a key.
-pub(super) fn time_at(key: &[u8], at: usize) -> Result<i64> {
+pub(in crate::stateful) fn time_at(key: &[u8], at: usize) -> Result<i64> {
     let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
     let bytes = bytes.ok_or_else(|| Error::data("a key of the state is cut off"))?;
     Ok((u64::from_be_bytes(bytes) ^ (1 << 63)) as i64)
 }
 
 /// Windows as the column `struct<start, end>` that a field promises.
-pub(super) fn window_array(field: &FieldRef, starts: Vec<i64>, ends: Vec<i64>) -> Result<ArrayRef> {
+pub(in crate::stateful) fn window_array(
+    field: &FieldRef,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+) -> Result<ArrayRef> {
     let DataType::Struct(parts) = field.data_type() else {
         return Err(Error::internal(format!("a window of type {}", field.data_type())));
     };
@@ -336,7 +336,11 @@ pub(super) fn window_array(field: &FieldRef, starts: Vec<i64>, ends: Vec<i64>) -
 }
 
 /// Columns as rows of exactly this schema.
-pub(super) fn shaped(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+pub(in crate::stateful) fn shaped(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
     let column = |(column, field): (ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
         true => Ok(column),
         false => cast(&column, field.data_type()),

@@ -115,7 +115,10 @@ fn by_shard(
 }
 
 /// A column of so many byte strings, each written by `write`.
-pub(super) fn binary(rows: usize, mut write: impl FnMut(usize, &mut Vec<u8>)) -> Result<BinaryArray> {
+pub(in crate::stateful) fn binary(
+    rows: usize,
+    mut write: impl FnMut(usize, &mut Vec<u8>),
+) -> Result<BinaryArray> {
     let mut bytes = Vec::with_capacity(rows * 32);
     let mut offsets = Vec::with_capacity(rows + 1);
     offsets.push(0_i32);

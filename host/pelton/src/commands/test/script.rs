@@ -8,13 +8,17 @@ use pelton_plan::PipelineFile;
 use pelton_plan::file::{Document, Duration, Node, SourceText, Span};
 use serde::Deserialize;
 use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// When the virtual clock starts unless the script says: 2026-01-01T00:00:00Z.
 const CLOCK_START_MS: i64 = 1_767_225_600_000;
 
-const KEYS: [&str; 5] = ["name", "pipeline", "set", "clock", "steps"];
+/// As many as a file source decodes together.
+const ROWS_PER_BLOCK: usize = pelton_connectors::decode::BATCH_ROWS;
+
+const KEYS: [&str; 6] = ["name", "pipeline", "set", "clock", "rows_per_block", "steps"];
 const ACTIONS: [&str; 8] =
     ["add", "advance_clock", "restart", "stop", "start", "delete_commit", "fail_sink", "expect"];
 
@@ -26,6 +30,8 @@ pub(super) struct Script {
     pub(super) pipeline: Pipeline,
     /// Where the virtual clock starts.
     pub(super) start_ms: i64,
+    /// How many rows of a source are decoded and worked on together.
+    pub(super) rows_per_block: usize,
     pub(super) steps: Vec<Step>,
 }
 
@@ -164,10 +170,14 @@ impl Script {
         }
         pipeline.sets.extend(sets.iter().cloned());
         let start_ms = document.root().get("clock").map(|clock| reader.clock(clock)).transpose()?;
+        let rows_per_block = match document.root().get("rows_per_block") {
+            Some(rows) => document.decode::<NonZeroUsize>(rows)?.get(),
+            None => ROWS_PER_BLOCK,
+        };
         let steps = reader.required("steps")?;
         let steps = reader.list(steps, "the steps")?.iter();
         let steps = steps.map(|step| reader.step(step)).collect::<Result<_>>()?;
-        Ok(Self { pipeline, start_ms: start_ms.unwrap_or(CLOCK_START_MS), steps, document })
+        Ok(Self { pipeline, start_ms: start_ms.unwrap_or(CLOCK_START_MS), rows_per_block, steps, document })
     }
 }
 

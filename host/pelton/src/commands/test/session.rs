@@ -131,7 +131,7 @@ impl Session {
     /// A session for a script whose pipeline is `file`. Nothing runs yet.
     pub(super) fn new(script: &Script, file: PipelineFile, plugins: &[(String, String)]) -> Result<Self> {
         let arguments = PipelineArgs { files: Vec::new(), set: Vec::new(), plugins: plugins.to_vec() };
-        let (additions, sink) = (Additions::default(), Arc::new(ScriptSink::default()));
+        let (additions, sink) = (Additions::new(script.rows_per_block), Arc::new(ScriptSink::default()));
         let checkpoint = Arc::new(MemoryFiles::new());
         let clock = Arc::new(ManualClock::new(script.start_ms));
         let of_sources = additions.clone();
@@ -332,7 +332,7 @@ fn micro_batch(progress: &Progress, sink: &ScriptSink) -> Result<MicroBatch> {
         rows: values::rows(&rows)?,
         schema,
         watermark: progress.event_time.watermark.clone(),
-        no_data: progress.sources.iter().all(|source| source.start_offset == source.end_offset),
+        no_data: progress.no_data,
         late_rows: progress.num_late_rows,
         state_rows: progress.state_operators.iter().map(|operator| operator.num_rows_total).sum(),
         dead_letters: progress.num_dead_letters,

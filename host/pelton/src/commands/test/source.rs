@@ -23,12 +23,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 type List = Arc<Vec<String>>;
 
 /// Everything that a script has added so far, by source.
-#[derive(Clone, Default)]
-pub(super) struct Additions(Arc<Mutex<BTreeMap<String, Vec<List>>>>);
+#[derive(Clone)]
+pub(super) struct Additions {
+    lists: Arc<Mutex<BTreeMap<String, Vec<List>>>>,
+    rows_per_block: usize,
+}
 
 impl Additions {
+    /// None yet. So many rows are decoded and worked on together.
+    pub(super) fn new(rows_per_block: usize) -> Self {
+        Self { lists: Arc::default(), rows_per_block }
+    }
+
     fn lists(&self) -> MutexGuard<'_, BTreeMap<String, Vec<List>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One more micro-batch's rows.
@@ -168,7 +176,8 @@ impl Source for OpenScriptSource {
         let lists = self.additions.between(&self.name, start, end).ok_or_else(|| {
             Error::data(format!("the script has not added the lists {start} to {end} of '{}'", self.name))
         })?;
-        let blocks: Vec<_> = (start..).zip(lists).map(|(number, rows)| self.block(number, rows)).collect();
+        let blocks: Vec<_> =
+            (start..).zip(&lists).flat_map(|(number, rows)| self.blocks(number, rows)).collect();
         Ok(futures::stream::iter(blocks).map(Ok).boxed())
     }
 
@@ -178,15 +187,22 @@ impl Source for OpenScriptSource {
 }
 
 impl OpenScriptSource {
-    fn block(&self, number: u64, rows: List) -> Box<dyn Block> {
-        Box::new(ListBlock { name: self.name.clone(), number, rows, decoder: Arc::clone(&self.decoder) })
+    fn blocks(&self, list: u64, rows: &List) -> Vec<Box<dyn Block>> {
+        let size = self.additions.rows_per_block;
+        let block = |(at, rows): (usize, &[String])| {
+            let first_row = (at * size) as u64;
+            let (name, decoder) = (self.name.clone(), Arc::clone(&self.decoder));
+            Box::new(ListBlock { name, list, first_row, rows: rows.to_vec(), decoder }) as Box<dyn Block>
+        };
+        rows.chunks(size).enumerate().map(block).collect()
     }
 }
 
 struct ListBlock {
     name: String,
-    number: u64,
-    rows: List,
+    list: u64,
+    first_row: u64,
+    rows: Vec<String>,
     decoder: Arc<JsonDecoder>,
 }
 
@@ -197,7 +213,8 @@ impl Block for ListBlock {
 
     fn decode(self: Box<Self>) -> Result<Decoded> {
         let records: Vec<&[u8]> = self.rows.iter().map(String::as_bytes).collect();
-        let position = |row: u64| format!("{}, list {}, row {}", self.name, self.number + 1, row + 1);
+        let Self { name, list, first_row, .. } = &*self;
+        let position = |row: u64| format!("{name}, list {}, row {}", list + 1, first_row + row + 1);
         self.decoder.decode_records(&records, &position)
     }
 }

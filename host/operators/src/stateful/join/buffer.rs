@@ -21,7 +21,7 @@ use crate::stateful::layout::{
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use pelton_core::{Error, Result, StateOp, StateShard};
+use pelton_core::{Error, KEY_GROUPS, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
 use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::ops::Range;
@@ -115,7 +115,18 @@ impl Buffer {
             places.push(&[&place]);
         }
         let places = places.finish();
+        let (mut time, mut has_rows) = ([0; 8], true);
         for at in sorted_order(&places).into_iter().map(|at| at as usize) {
+            if let (JoinExpiry::Key(_), Some(next)) = (self.expiry, places[at].first_chunk::<8>())
+                && *next != time
+            {
+                // Of a time that is new there is nothing, so its keys need not be looked up. Key groups are below 128.
+                let end = [&next[..], &[KEY_GROUPS]].concat();
+                (time, has_rows) = (*next, !state.scan(&self.table, &next[..]..&end, 1)?.is_empty());
+            }
+            if !has_rows {
+                continue;
+            }
             let start = stored.len() as u32;
             for_entries(state, &self.table, &places[at], &prefix_end(&places[at]), |_, entries| {
                 for (key, value) in entries {
@@ -137,7 +148,13 @@ impl Buffer {
         rows: &[NewRow<'_>],
     ) -> Result<()> {
         let batch = scope.batch.batch_id.0.to_be_bytes();
-        let (mut keys, mut values, mut times) = (Arena::default(), Arena::default(), Arena::default());
+        let Some(first) = rows.first() else { return Ok(()) };
+        let key_bytes = first.source.keys.get(first.row).len() + 8 + 1 + 12;
+        let mut keys = Arena::with_capacity(rows.len(), key_bytes + 2);
+        let mut values = Arena::with_capacity(rows.len(), first.source.values.get(first.row).len() + 4);
+        let is_ranged = matches!(self.expiry, JoinExpiry::Value { .. });
+        let mut times =
+            if is_ranged { Arena::with_capacity(rows.len(), key_bytes + 2) } else { Arena::default() };
         let mut place = Vec::with_capacity(64);
         for new in rows {
             let (source, row) = (new.source, new.row);
@@ -146,9 +163,7 @@ impl Buffer {
             self.place(source, row, time, &mut place);
             keys.push(&[&place, &batch, &number]);
             values.push(&[&[u8::from(new.has_matched)], source.values.get(row)]);
-            if let (JoinExpiry::Value { .. }, Some(time)) = (self.expiry, time)
-                && *time != NO_TIME
-            {
+            if let (true, Some(time)) = (is_ranged, time.filter(|time| **time != NO_TIME)) {
                 times.push(&[&ordered_i64(*time), &place, &batch, &number]);
             }
         }

@@ -4,6 +4,7 @@
 //! [`MemoryStateStore`] dies with the process: it serves tests and runs without a checkpoint. [`RowCodec`] makes bytes
 //! of rows.
 
+mod blob;
 mod checkpointed;
 mod memory;
 mod rows;

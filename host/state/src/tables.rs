@@ -4,6 +4,7 @@
 //! Keys and values are held as their own pieces of memory: the buffers of a micro-batch are free after its commit.
 //! Called by the stores; never does I/O.
 
+use crate::blob::Blob;
 use bytes::Bytes;
 use pelton_core::{Result, SHARDS, StateOp, StateShard};
 use std::collections::hash_map::Entry;
@@ -25,9 +26,9 @@ pub(crate) struct Shard {
 /// A table's part in a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    entries: BTreeMap<Blob, Blob>,
     /// What the changes since the last commit replaced, oldest first.
-    undo: Vec<(Bytes, Option<Box<[u8]>>)>,
+    undo: Vec<(Bytes, Option<Blob>)>,
     /// Of all keys and values.
     bytes: u64,
 }
@@ -78,35 +79,37 @@ impl Tables {
 impl Shard {
     /// A table, made if there is none.
     pub(crate) fn table(&mut self, name: &str) -> &mut Table {
-        // Two look-ups of which one is rare: the name is copied for a new table alone.
-        if !self.tables.contains_key(name) {
-            self.tables.insert(name.to_owned(), Table::default());
-        }
         self.tables.entry(name.to_owned()).or_default()
     }
 }
 
 impl Table {
     /// Sets or removes an entry, for good; gives what was there.
-    pub(crate) fn set(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> Option<Box<[u8]>> {
-        let added = value.as_ref().map_or(0, |value| key.len() + value.len());
+    pub(crate) fn set(&mut self, key: &[u8], value: Option<Blob>) -> Option<Blob> {
+        let added = value.as_ref().map_or(0, |value| key.len() + value.as_slice().len());
         let before = match value {
+            None if Blob::is_cheap(key) => self.entries.remove(&Blob::from(key)),
             None => self.entries.remove(key),
-            Some(value) => match self.entries.get_mut(key) {
-                Some(slot) => Some(std::mem::replace(slot, value)),
-                None => self.entries.insert(key.into(), value),
-            },
+            Some(value) => self.entries.insert(key.into(), value),
         };
-        let removed = before.as_ref().map_or(0, |before| key.len() + before.len());
+        let removed = before.as_ref().map_or(0, |before| key.len() + before.as_slice().len());
         self.bytes = (self.bytes + added as u64).saturating_sub(removed as u64);
         before
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let found = match Blob::is_cheap(key) {
+            true => self.entries.get(&Blob::from(key)),
+            false => self.entries.get(key),
+        };
+        found.map(Blob::as_slice)
     }
 
     /// The entries behind a key, in key order.
     pub(crate) fn after(&self, key: Option<&[u8]>) -> impl Iterator<Item = (&[u8], &[u8])> {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         let found = self.entries.range::<[u8], _>((start, Bound::Unbounded));
-        found.map(|(key, value)| (&**key, &**value))
+        found.map(|(key, value)| (key.as_slice(), value.as_slice()))
     }
 
     /// What changed. A key that has again the value that it had does not count.
@@ -115,9 +118,9 @@ impl Table {
         changes.touched.reserve(self.undo.len());
         for (key, before) in &self.undo {
             if let Entry::Vacant(first) = changes.touched.entry(key) {
-                let now = self.entries.get(&**key).map(|value| &**value);
-                first.insert(now != before.as_deref());
-                if now != before.as_deref() {
+                let now = self.get(key);
+                first.insert(now != before.as_ref().map(Blob::as_slice));
+                if now != before.as_ref().map(Blob::as_slice) {
                     changes.records.push((key, now));
                 }
             }
@@ -136,7 +139,7 @@ impl Changes<'_> {
 impl StateShard for Shard {
     fn get_many(&self, table: &str, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
         let Some(table) = self.tables.get(table) else { return Ok(vec![None; keys.len()]) };
-        let value_of = |key: &&[u8]| table.entries.get(*key).map(|value| Bytes::copy_from_slice(value));
+        let value_of = |key: &&[u8]| table.get(key).map(Bytes::copy_from_slice);
         Ok(keys.iter().map(value_of).collect())
     }
 
@@ -145,7 +148,7 @@ impl StateShard for Shard {
         table.undo.reserve(changes.len());
         for change in changes {
             let (key, value) = match change {
-                StateOp::Put(key, value) => (key, Some(Box::from(&*value))),
+                StateOp::Put(key, value) => (key, Some(Blob::from(&*value))),
                 StateOp::Remove(key) => (key, None),
             };
             let before = table.set(&key, value);
@@ -161,8 +164,8 @@ impl StateShard for Shard {
         let range = (Bound::Included(keys.start), Bound::Excluded(keys.end));
         let found =
             self.tables.get(table).into_iter().flat_map(|table| table.entries.range::<[u8], _>(range));
-        let copy = |(key, value): (&Box<[u8]>, &Box<[u8]>)| {
-            (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
+        let copy = |(key, value): (&Blob, &Blob)| {
+            (Bytes::copy_from_slice(key.as_slice()), Bytes::copy_from_slice(value.as_slice()))
         };
         Ok(found.take(limit).map(copy).collect())
     }

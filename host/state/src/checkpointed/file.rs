@@ -9,6 +9,7 @@
 //!
 //! Called by the store and by its restoration; never does I/O, never trusts a length.
 
+use crate::blob::Blob;
 use crate::tables::Tables;
 use crate::varint;
 use pelton_core::BatchId;
@@ -198,7 +199,7 @@ pub(super) fn replay(mut bytes: &[u8], tables: &mut Tables) -> Option<()> {
             let key = take_sized(&mut bytes)?;
             let value = match varint::take(&mut bytes)?.checked_sub(1) {
                 None => None,
-                Some(length) => Some(Box::from(take(&mut bytes, length)?)),
+                Some(length) => Some(Blob::from(take(&mut bytes, length)?)),
             };
             table.set(key, value);
         }

@@ -17,6 +17,7 @@ pub(crate) mod session;
 pub(crate) mod sort;
 #[cfg(test)]
 mod tests;
+pub(crate) mod time_index;
 
 use arrow::array::RecordBatch;
 use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};

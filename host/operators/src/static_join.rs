@@ -4,6 +4,8 @@
 //! come out are in the order of the stream's rows, those of one row in the order of the table's. Never reads a file.
 
 mod index;
+#[cfg(test)]
+mod tests;
 
 use crate::pairs::{PairCondition, types, values};
 use crate::stateful::keyed::Keys;

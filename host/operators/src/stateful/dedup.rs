@@ -6,11 +6,12 @@
 //! Tables (`[…]` are parts of the key; the value is empty if not said otherwise):
 //! * never forgotten: `keys` = `[key group][key]`;
 //! * by the event time among the keys: `keys` = `[time][key group][key]`, so that what is over stands together;
-//! * within the watermark: `keys` = `[key group][key]` → expiry, and `expiry` = `[expiry][key group][key]`.
+//! * within the watermark: `keys` = `[key group][key]` → expiry, and the index `expiry` of these.
 
 use super::event_time::{EventTimes, micros, without_late_rows};
 use super::keyed::{Keys, gather};
-use super::layout::{Arena, NO_TIME, for_entries, sorted_marks, sorted_order, sorted_removals, through_time};
+use super::layout::{Arena, NO_TIME, for_entries, sorted_order, sorted_removals, through_time};
+use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -30,7 +31,7 @@ pub(crate) struct Dedup {
     has_watermark: bool,
     schema: SchemaRef,
     keys_table: String,
-    expiry_table: String,
+    index: TimeIndex,
 }
 
 /// Rows that are not late, with their keys and the times by which these are forgotten.
@@ -63,7 +64,7 @@ impl Dedup {
             has_watermark: node.watermark_offset_ms.is_some(),
             schema: node.schema.clone(),
             keys_table: format!("{}/keys", node.name),
-            expiry_table: format!("{}/expiry", node.name),
+            index: TimeIndex::new(format!("{}/expiry", node.name)),
         })
     }
 
@@ -111,14 +112,10 @@ impl Dedup {
         new.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
         let updated = new.len() as u64;
         if let DedupExpiry::Within { .. } = self.expiry {
+            let times = new.iter().map(|(key, time)| (time.unwrap_or(NO_TIME), &key[..]));
+            self.index.add(scope, state, times.collect())?;
             let mut values = Arena::with_capacity(new.len(), 8);
-            let mut index = Arena::with_capacity(new.len(), new.first().map_or(0, |(key, _)| key.len() + 8));
-            for (key, time) in &new {
-                let time = ordered_i64(time.unwrap_or(NO_TIME));
-                values.push(&[&time]);
-                index.push(&[&time, key]);
-            }
-            state.apply(&self.expiry_table, sorted_marks(&index.finish()))?;
+            new.iter().for_each(|(_, time)| values.push(&[&ordered_i64(time.unwrap_or(NO_TIME))]));
             let puts = new.into_iter().zip(values.finish()).map(|((key, _), time)| StateOp::Put(key, time));
             state.apply(&self.keys_table, puts.collect())?;
         } else {
@@ -133,22 +130,23 @@ impl Dedup {
         let Some(watermark_ms) = scope.watermark_ms else {
             return Ok(0);
         };
-        let end = through_time(micros(watermark_ms));
-        let mut removed = 0;
-        let table = match self.expiry {
-            DedupExpiry::Never => return Ok(0),
-            DedupExpiry::EventTime => &self.keys_table,
-            DedupExpiry::Within { .. } => &self.expiry_table,
-        };
-        for_entries(state, table, &[], &end, |state, entries| {
-            removed += entries.len() as u64;
-            if let DedupExpiry::Within { .. } = self.expiry {
-                let keys: Vec<Bytes> = entries.iter().map(|(key, _)| key.slice(8..)).collect();
-                state.apply(&self.keys_table, sorted_removals(&keys))?;
+        let before = state.len(&self.keys_table);
+        let over = micros(watermark_ms);
+        match self.expiry {
+            DedupExpiry::Never => {}
+            DedupExpiry::EventTime => {
+                for_entries(state, &self.keys_table, &[], &through_time(over), |state, entries| {
+                    let keys = entries.into_iter().map(|(key, _)| StateOp::Remove(key));
+                    state.apply(&self.keys_table, keys.collect())
+                })?;
             }
-            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())
-        })?;
-        Ok(removed)
+            DedupExpiry::Within { .. } => {
+                self.index.expire(state, over, |state, keys| {
+                    state.apply(&self.keys_table, sorted_removals(&keys))
+                })?;
+            }
+        }
+        Ok(before.saturating_sub(state.len(&self.keys_table)))
     }
 }
 

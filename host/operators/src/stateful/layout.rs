@@ -77,12 +77,6 @@ pub(crate) fn sorted_puts(keys: Vec<Bytes>, values: &[Bytes]) -> Vec<StateOp> {
     sorted_order(&keys).into_iter().map(put).collect()
 }
 
-/// Keys to put without a value, in their order.
-pub(crate) fn sorted_marks(keys: &[Bytes]) -> Vec<StateOp> {
-    let put = |at: u32| StateOp::Put(keys[at as usize].clone(), Bytes::new());
-    sorted_order(keys).into_iter().map(put).collect()
-}
-
 /// Keys to remove, in their order.
 pub(crate) fn sorted_removals(keys: &[Bytes]) -> Vec<StateOp> {
     sorted_order(keys).into_iter().map(|at| StateOp::Remove(keys[at as usize].clone())).collect()

@@ -7,6 +7,9 @@ pub(crate) mod event_time;
 pub(crate) mod filters;
 pub(crate) mod joins;
 pub(crate) mod nodes;
+pub(crate) mod subqueries;
+#[cfg(test)]
+mod tests;
 pub(crate) mod windows;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -3,8 +3,7 @@
 //! Tables (`[…]` are parts of the key; `seq` is `[micro-batch: 8 bytes][row: 4 bytes]`, so that rows of a key stand in
 //! the order in which they came):
 //! * joined by the time itself: `<side>` = `[time][key group][key][seq]`: what is over stands together;
-//! * otherwise: `<side>` = `[key group][key][seq]`, and if a range bounds the time, `<side>_time` =
-//!   `[time][key of the row]` with empty values.
+//! * otherwise: `<side>` = `[key group][key][seq]`, and if a range bounds the time, the index `<side>_time` of these.
 //!
 //! No encoded key begins with another one, so the rows of a key are what begins with it.
 //!
@@ -15,13 +14,13 @@ use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
 use crate::stateful::layout::{
-    Arena, NO_TIME, for_entries, prefix_end, sorted_marks, sorted_order, sorted_puts, sorted_removals,
-    through_time,
+    Arena, NO_TIME, for_entries, prefix_end, sorted_order, sorted_puts, sorted_removals, through_time,
 };
+use crate::stateful::time_index::TimeIndex;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use pelton_core::{Error, Result, StateOp, StateShard};
+use pelton_core::{Error, KEY_GROUPS, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
 use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::ops::Range;
@@ -29,7 +28,7 @@ use std::ops::Range;
 /// The buffer of a side.
 pub(super) struct Buffer {
     table: String,
-    time_table: String,
+    index: TimeIndex,
     expiry: JoinExpiry,
     codec: RowCodec,
     schema: SchemaRef,
@@ -56,7 +55,7 @@ impl Buffer {
         let types = schema.fields().iter().map(|field| field.data_type().clone()).collect();
         Ok(Self {
             table: format!("{node}/{side}"),
-            time_table: format!("{node}/{side}_time"),
+            index: TimeIndex::new(format!("{node}/{side}_time")),
             expiry,
             codec: RowCodec::new(types)?,
             schema: schema.clone(),
@@ -115,7 +114,18 @@ impl Buffer {
             places.push(&[&place]);
         }
         let places = places.finish();
+        let (mut time, mut has_rows) = ([0; 8], true);
         for at in sorted_order(&places).into_iter().map(|at| at as usize) {
+            if let (JoinExpiry::Key(_), Some(next)) = (self.expiry, places[at].first_chunk::<8>())
+                && *next != time
+            {
+                // Of a time that is new there is nothing, so its keys need not be looked up. Key groups are below 128.
+                let end = [&next[..], &[KEY_GROUPS]].concat();
+                (time, has_rows) = (*next, !state.scan(&self.table, &next[..]..&end, 1)?.is_empty());
+            }
+            if !has_rows {
+                continue;
+            }
             let start = stored.len() as u32;
             for_entries(state, &self.table, &places[at], &prefix_end(&places[at]), |_, entries| {
                 for (key, value) in entries {
@@ -137,7 +147,10 @@ impl Buffer {
         rows: &[NewRow<'_>],
     ) -> Result<()> {
         let batch = scope.batch.batch_id.0.to_be_bytes();
-        let (mut keys, mut values, mut times) = (Arena::default(), Arena::default(), Arena::default());
+        let Some(first) = rows.first() else { return Ok(()) };
+        let key_bytes = first.source.keys.get(first.row).len() + 8 + 1 + 12;
+        let mut keys = Arena::with_capacity(rows.len(), key_bytes + 2);
+        let mut values = Arena::with_capacity(rows.len(), first.source.values.get(first.row).len() + 4);
         let mut place = Vec::with_capacity(64);
         for new in rows {
             let (source, row) = (new.source, new.row);
@@ -146,17 +159,14 @@ impl Buffer {
             self.place(source, row, time, &mut place);
             keys.push(&[&place, &batch, &number]);
             values.push(&[&[u8::from(new.has_matched)], source.values.get(row)]);
-            if let (JoinExpiry::Value { .. }, Some(time)) = (self.expiry, time)
-                && *time != NO_TIME
-            {
-                times.push(&[&ordered_i64(*time), &place, &batch, &number]);
-            }
         }
-        state.apply(&self.table, sorted_puts(keys.finish(), &values.finish()))?;
-        match times.finish() {
-            times if times.is_empty() => Ok(()),
-            times => state.apply(&self.time_table, sorted_marks(&times)),
+        let keys = keys.finish();
+        if let JoinExpiry::Value { .. } = self.expiry {
+            let times = rows.iter().map(|new| new.source.times.get(new.row).copied().unwrap_or(NO_TIME));
+            let times = times.zip(keys.iter().map(Bytes::as_ref)).filter(|(time, _)| *time != NO_TIME);
+            self.index.add(scope, state, times.collect())?;
         }
+        state.apply(&self.table, sorted_puts(keys, &values.finish()))
     }
 
     /// Notes that buffered rows have matched.
@@ -170,23 +180,8 @@ impl Buffer {
         state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect())
     }
 
-    /// Forgets buffered rows and says how many they are. `times` are theirs, if they are not over by the key.
-    pub(super) fn remove(
-        &self,
-        state: &mut dyn StateShard,
-        stored: &Stored,
-        decoded: &RecordBatch,
-        rows: &[usize],
-    ) -> Result<u64> {
-        if let JoinExpiry::Value { column, .. } = self.expiry {
-            let times = crate::stateful::event_time::EventTimes::of(decoded.column(column.column))?;
-            let mut keys = Arena::default();
-            for (row, time) in rows.iter().filter_map(|row| times.get(*row).map(|time| (*row, time))) {
-                keys.push(&[&ordered_i64(time), &stored.keys[row]]);
-            }
-            let keys = keys.finish().into_iter().map(StateOp::Remove);
-            state.apply(&self.time_table, keys.collect())?;
-        }
+    /// Forgets buffered rows and says how many they are. The index need not know.
+    pub(super) fn remove(&self, state: &mut dyn StateShard, stored: &Stored, rows: &[usize]) -> Result<u64> {
         let keys = rows.iter().map(|row| StateOp::Remove(stored.keys[*row].clone()));
         state.apply(&self.table, keys.collect())?;
         Ok(rows.len() as u64)
@@ -203,30 +198,28 @@ impl Buffer {
         let Some(over) = self.over(scope) else {
             return Ok(0);
         };
-        let is_by_key = matches!(self.expiry, JoinExpiry::Key(_));
-        let table = if is_by_key { &self.table } else { &self.time_table };
-        let mut removed = 0;
-        for_entries(state, table, &[], &through_time(over), |state, entries| {
-            removed += entries.len() as u64;
-            let values = match (is_by_key, wants_unmatched) {
-                (_, false) => Vec::new(),
-                (true, true) => entries.iter().map(|(_, value)| value.clone()).collect(),
-                (false, true) => {
-                    let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[8..]).collect();
-                    let values = state.get_many(&self.table, &keys)?;
-                    values.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| self.damaged())?
-                }
-            };
-            if !is_by_key {
-                let rows: Vec<Bytes> = entries.iter().map(|(key, _)| key.slice(8..)).collect();
-                state.apply(&self.table, sorted_removals(&rows))?;
-            }
-            state.apply(table, entries.into_iter().map(|(key, _)| StateOp::Remove(key)).collect())?;
-            let never: Vec<&[u8]> =
-                values.iter().filter(|value| value.first() == Some(&0)).map(|value| &value[1..]).collect();
+        let before = state.len(&self.table);
+        let mut give = |values: Vec<Bytes>| {
+            let never = values.iter().filter(|value| value.first() == Some(&0));
+            let never: Vec<&[u8]> = never.filter_map(|value| value.get(1..)).collect();
             if never.is_empty() { Ok(()) } else { unmatched(self.decode(never)?) }
-        })?;
-        Ok(removed)
+        };
+        if let JoinExpiry::Key(_) = self.expiry {
+            for_entries(state, &self.table, &[], &through_time(over), |state, entries| {
+                let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+                state.apply(&self.table, keys.into_iter().map(StateOp::Remove).collect())?;
+                if wants_unmatched { give(values) } else { Ok(()) }
+            })?;
+        } else {
+            self.index.expire(state, over, |state, keys| {
+                if wants_unmatched {
+                    let keys: Vec<&[u8]> = keys.iter().map(Bytes::as_ref).collect();
+                    give(state.get_many(&self.table, &keys)?.into_iter().flatten().collect())?;
+                }
+                state.apply(&self.table, sorted_removals(&keys))
+            })?;
+        }
+        Ok(before.saturating_sub(state.len(&self.table)))
     }
 
     /// Rows as they were when they came.
@@ -250,7 +243,7 @@ impl Buffer {
     }
 
     fn damaged(&self) -> Error {
-        Error::data(format!("{} is damaged: a row that its index names is not there", self.at()))
+        Error::data(format!("{} is damaged: a row has no bytes", self.at()))
             .hint("restore the checkpoint from a copy, or start with a new one")
     }
 }

@@ -322,8 +322,7 @@ impl Meeting<'_> {
             .filter(|row| members.has_matched[*row] && !members.stored.has_matched(*row))
             .collect();
         if is_given_once {
-            let decoded = &members.sources[members.chunks.len()];
-            self.out.removed += buffer.remove(state, &members.stored, decoded, &matched)?;
+            self.out.removed += buffer.remove(state, &members.stored, &matched)?;
         } else {
             buffer.mark(state, &members.stored, &matched)?;
         }

@@ -97,7 +97,7 @@ pub(super) fn running(spec: &Spec) -> Running {
 pub(super) fn operator(spec: &Spec) -> StreamJoin {
     let mut keys = vec![JoinKey { left: column("k", 0), right: column("k", 0), null_safe: spec.null_safe }];
     if spec.joins_times {
-        keys.push(JoinKey { left: column("lt", 2), right: column("rt", 2), null_safe: false });
+        keys.push(JoinKey { left: column("lt", 2), right: column("rt", 2), null_safe: spec.null_safe });
     }
     let side = |side: usize| JoinSide {
         condition: spec.conditions[side].clone(),
@@ -264,6 +264,35 @@ fn nan_matches_nan_and_zero_minus_zero() {
     pairs.sort_unstable();
     let pair = |v, w| (Some(v), Some(w));
     assert_eq!(pairs, [pair(1, 1), pair(2, 2), pair(2, 3), pair(3, 2), pair(3, 3)]);
+}
+
+#[test]
+fn null_safe_times_match_and_are_never_over() {
+    let spec = Spec {
+        joins_times: true,
+        null_safe: true,
+        condition: None,
+        expiry: [JoinExpiry::Key(1), JoinExpiry::Key(1)],
+        ..ranged(JoinKind::FullOuter, 0)
+    };
+    let mut running = running(&spec);
+    let left = [
+        json!({"k": null, "v": 1}),
+        json!({"k": "x", "v": 2}),
+        json!({"k": "x", "v": 3, "lt": "2026-01-01T00:10:00Z"}),
+    ];
+    let right = [
+        json!({"k": null, "w": 1}),
+        json!({"k": "x", "w": 2}),
+        json!({"k": "x", "w": 3, "rt": "2026-01-01T00:10:00Z"}),
+    ];
+    let ran = running.rows(Some(0), &[batch(&left_schema(), &left), batch(&right_schema(), &[])]);
+    assert_eq!((ran.rows.len(), ran.state_rows), (0, 3));
+    let ran = running.rows(Some(0), &[batch(&left_schema(), &[]), batch(&right_schema(), &right)]);
+    assert!(ran.rows.iter().all(|row| row["v"] == row["w"]));
+    assert_eq!((ran.rows.len(), ran.state_rows), (3, 6));
+    let ran = running.run(Some(super::millis("2027-01-01T00:00:00Z")), &[Vec::new(), Vec::new()]);
+    assert_eq!((ran.rows.len(), ran.state_rows, ran.removed), (0, 4, 2));
 }
 
 /// A row that is over already when it comes is not stored, but it meets the rows of its micro-batch.

@@ -7,7 +7,7 @@ use crate::stateful::ShardOutput;
 use crate::stateful::aggregate::calls::pick;
 use crate::stateful::aggregate::groups::common_keys;
 use crate::stateful::aggregate::keys::time_at;
-use crate::stateful::layout::{Arena, for_entries, sorted_marks, sorted_removals, through_time};
+use crate::stateful::layout::{Arena, for_entries, sorted_order, sorted_removals, through_time};
 use arrow::array::ArrayRef;
 use arrow::compute::concat;
 use bytes::Bytes;
@@ -104,7 +104,10 @@ impl Shard<'_> {
         let puts = keys.iter().zip(values.finish()).map(|(key, value)| StateOp::Put(key.clone(), value));
         self.state.apply(&self.sessions, puts.collect())?;
         let mut ends = sorted_removals(&gone.finish());
-        ends.extend(sorted_marks(&come.finish()));
+        let come = come.finish();
+        let marks =
+            sorted_order(&come).into_iter().map(|at| StateOp::Put(come[at as usize].clone(), Bytes::new()));
+        ends.extend(marks);
         self.state.apply(&self.ends, ends)
     }
 

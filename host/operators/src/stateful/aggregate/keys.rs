@@ -5,18 +5,19 @@
 //! | 8 | the time at which the group is over: microseconds, ordered like their bytes; NULL is the last | a key is a time |
 //! | 1 | the key group of the keys that follow | |
 //! | | the keys but the window | |
-//! | 2 to 9 | the size of the window, see [`size_bytes`] | the time is the end of a window |
+//! | 2 to 9 | the size of the window, see [`super::size`] | the time is the end of a window |
 //! | 8 | the start of the window, ordered like its bytes | there is a window and another key is the time |
 //!
 //! So groups that are over stand at the beginning of a table. A time is first whether it expires or not: a watermark
 //! can be added to a query, or taken from it, without touching its state.
 
 use super::calls::evaluate;
+use super::size::{size_bytes, size_length, size_of_window};
 use super::window::Windows;
 use crate::stateful::NodeScope;
 use crate::stateful::late::{LateRow, letters};
 use crate::stateful::layout::NO_TIME;
-use crate::watermark::{US_PER_MS, floor_ms, micros};
+use crate::watermark::{floor_ms, micros};
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
 };
@@ -327,42 +328,7 @@ impl EncodedKeys<'_> {
     }
 }
 
-/// In the last byte of a size: it is in milliseconds.
-const MILLISECONDS: u8 = 0x10;
-
-/// The size of a window so that it takes few bytes: milliseconds or, if they do not do, microseconds, little-endian
-/// without the zeros at its end; then a byte that has the number of bytes, plus 16 for milliseconds. Windows of
-/// another size, from before a query was changed, so have other keys.
-fn size_bytes(size_us: i64) -> Vec<u8> {
-    let (size, unit) = match size_us % US_PER_MS {
-        0 => (size_us / US_PER_MS, MILLISECONDS),
-        _ => (size_us, 0),
-    };
-    let mut bytes = size.to_le_bytes().to_vec();
-    while bytes.len() > 1 && bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    bytes.push(bytes.len() as u8 | unit);
-    bytes
-}
-
-/// How many bytes the size at the end of a key takes.
-fn size_length(key: &[u8]) -> usize {
-    key.last().map_or(usize::MAX, |last| usize::from(last & !MILLISECONDS) + 1)
-}
-
-/// The size at the end of a key, in microseconds.
-fn size_of_window(key: &[u8]) -> Result<i64> {
-    let length = size_length(key);
-    let bytes = key.len().checked_sub(length).and_then(|from| key.get(from..));
-    let Some([size @ .., last]) = bytes.filter(|_| (2..=9).contains(&length)) else { return Err(cut_off()) };
-    let mut all = [0; 8];
-    all[..size.len()].copy_from_slice(size);
-    let unit = if last & MILLISECONDS == 0 { 1 } else { US_PER_MS };
-    Ok(i64::from_le_bytes(all).saturating_mul(unit))
-}
-
-fn cut_off() -> Error {
+pub(super) fn cut_off() -> Error {
     Error::data("a key of the state is damaged, or of a query with other keys")
 }
 

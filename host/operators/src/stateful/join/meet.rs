@@ -71,18 +71,19 @@ pub(super) fn run(
     inputs: &[Vec<Chunk>; 2],
     state: &mut dyn StateShard,
 ) -> Result<ShardOutput> {
-    let mut sides = [Members::new(&inputs[0]), Members::new(&inputs[1])];
-    let mut groups = group(&mut sides);
-    for side in 0..2 {
-        let stored = find(join, side, &sides[1 - side], &mut groups, state)?;
-        sides[side].complete(join, side, stored)?;
-    }
-    let out = ShardOutput::default();
-    let mut meeting =
-        Meeting { join, scope, shard, sides, pairs: Vec::new(), gone: [Vec::new(), Vec::new()], out };
-    meeting.meet(&groups)?;
-    for side in 0..2 {
-        meeting.keep(side, state)?;
+    let sides = [Members::new(&inputs[0]), Members::new(&inputs[1])];
+    let (pairs, gone, out) = (Vec::new(), Default::default(), ShardOutput::default());
+    let mut meeting = Meeting { join, scope, shard, sides, pairs, gone, out };
+    if inputs.iter().any(|chunks| !chunks.is_empty()) {
+        let mut groups = group(&mut meeting.sides);
+        for side in 0..2 {
+            let stored = find(join, side, &meeting.sides[1 - side], &mut groups, state)?;
+            meeting.sides[side].complete(join, side, stored)?;
+        }
+        meeting.meet(&groups)?;
+        for side in 0..2 {
+            meeting.keep(side, state)?;
+        }
     }
     for side in 0..2 {
         meeting.expire(side, state)?;

@@ -1,7 +1,9 @@
 //! A plan as a person reads it: from the source down to the sink.
 
+use crate::stateful::operator;
 use datafusion::physical_plan::displayable;
 use pelton_core::types::type_name;
+use pelton_plan::stateful::{Lane, Origin, StatefulNode, StatefulOperator, Target, TimeWindow};
 use pelton_plan::{PhysicalPlan, PhysicalStep};
 use std::fmt::Write;
 
@@ -14,9 +16,13 @@ pub fn explain(plan: &PhysicalPlan) -> String {
         let (read, all) = (input.required_columns.len(), input.schema.fields().len());
         let _ = writeln!(out, "│    reads {read} of {all} columns: {}", input.required_columns.join(", "));
     }
-    for step in &plan.lanes[0].steps {
-        step_lines(&mut out, step);
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let into = |lane: &Lane| matches!(lane.target, Target::Port { node, .. } if node == index);
+        plan.lanes.iter().filter(|lane| into(lane)).for_each(|lane| lane_lines(&mut out, plan, lane));
+        node_lines(&mut out, plan, node);
     }
+    let to_sink = plan.lanes.iter().filter(|lane| lane.target == Target::Sink);
+    to_sink.for_each(|lane| lane_lines(&mut out, plan, lane));
     let _ = writeln!(out, "├─ result");
     for field in plan.schema.fields() {
         let nullable = if field.is_nullable() { "" } else { " NOT NULL" };
@@ -26,11 +32,104 @@ pub fn explain(plan: &PhysicalPlan) -> String {
     let _ = writeln!(out, "├─ output mode: {}", plan.output_mode);
     let _ = writeln!(out, "├─ trigger: {}", plan.trigger);
     let _ = writeln!(out, "├─ time zone: {}", plan.time_zone);
-    let _ = writeln!(out, "└─ state: none");
+    let kept = plan.nodes.iter().map(|node| (node, tables(node))).filter(|(_, tables)| !tables.is_empty());
+    let kept: Vec<String> =
+        kept.map(|(node, tables)| format!("{} ({})", node.name, tables.join(", "))).collect();
+    let kept = if kept.is_empty() { "none".to_owned() } else { kept.join("; ") };
+    let _ = writeln!(out, "└─ state: {kept}");
     out
 }
 
-fn step_lines(out: &mut String, step: &PhysicalStep) {
+/// Where a lane leads, if that is not plain, and its steps.
+fn lane_lines(out: &mut String, plan: &PhysicalPlan, lane: &Lane) {
+    if !plan.nodes.is_empty() {
+        let from = match lane.origin {
+            Origin::Source(input) => plan.inputs.get(input).map_or("?", |input| input.name.as_str()),
+            Origin::Node(node) => plan.nodes.get(node).map_or("?", |node| node.name.as_str()),
+        };
+        let to = match lane.target {
+            Target::Sink => "the sink".to_owned(),
+            Target::Port { node, port } => {
+                let side = match plan.nodes.get(node) {
+                    Some(node) if node.inputs.len() > 1 => ["left", "right"].get(port).copied(),
+                    _ => None,
+                };
+                let name = plan.nodes.get(node).map_or("?", |node| node.name.as_str());
+                side.map_or_else(|| name.to_owned(), |side| format!("{name}, {side}"))
+            }
+        };
+        let _ = writeln!(out, "├─ from {from} to {to}");
+    }
+    lane.steps.iter().for_each(|step| step_lines(out, plan, step));
+}
+
+/// A stateful operator: what it does, and when something comes out of it.
+fn node_lines(out: &mut String, plan: &PhysicalPlan, node: &StatefulNode) {
+    let _ = writeln!(out, "├─ {}", node.name);
+    let _ = writeln!(out, "│    {}", what(node));
+    let late = match node.watermark_offset_ms {
+        None => "no watermark reaches it".to_owned(),
+        Some(_) if plan.watermarks.is_empty() => "no watermark reaches it".to_owned(),
+        Some(0) => "by the query's watermark".to_owned(),
+        Some(offset_ms) => format!("by the query's watermark {} ms", offset_ms),
+    };
+    let _ = writeln!(out, "│    event time: {late}");
+    if node.keep_late_rows {
+        let _ = writeln!(out, "│    late rows go to the dead letters");
+    }
+    if let Ok(operator) = operator(node) {
+        let _ = writeln!(out, "│    waits for {}", operator.waits_for());
+    }
+}
+
+/// What a stateful operator does, in one line.
+fn what(node: &StatefulNode) -> String {
+    let names = |range: std::ops::Range<usize>| {
+        let fields = node.schema.fields();
+        let names: Vec<&str> =
+            fields.iter().take(range.end).skip(range.start).map(|f| f.name().as_str()).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    };
+    let kind = node.operator.kind();
+    match &node.operator {
+        StatefulOperator::Aggregate(aggregate) => {
+            let keys = aggregate.keys.len();
+            let window = match &aggregate.window {
+                Some(TimeWindow::Sliding { size_us, slide_us, start_us, .. }) => format!(
+                    "; windows of {} ms, one every {} ms, offset {} ms",
+                    size_us / 1000,
+                    slide_us / 1000,
+                    start_us / 1000
+                ),
+                _ => String::new(),
+            };
+            format!("{kind} by {}: {}{window}", names(0..keys), names(keys..usize::MAX))
+        }
+        StatefulOperator::Dedup(dedup) => {
+            let fields = node.inputs.first();
+            let name =
+                |at: &usize| fields.and_then(|f| f.fields().get(*at)).map_or("?", |f| f.name().as_str());
+            let keys: Vec<&str> = dedup.keys.iter().map(name).collect();
+            format!("{kind} by {}", if keys.is_empty() { "nothing".to_owned() } else { keys.join(", ") })
+        }
+        StatefulOperator::Join(join) => format!("{kind}, {:?}", join.kind),
+        StatefulOperator::Limit(limit) => {
+            let span = if limit.over_all_batches { "of the whole query" } else { "of each micro-batch" };
+            format!("{kind}: the first {} rows {span}", limit.count)
+        }
+        StatefulOperator::Sort(sort) => {
+            let by: Vec<String> = sort.by.iter().map(ToString::to_string).collect();
+            format!("{kind} by {}", by.join(", "))
+        }
+    }
+}
+
+/// The tables of state that an operator counts its rows by.
+fn tables(node: &StatefulNode) -> Vec<String> {
+    operator(node).map(|operator| operator.counted_tables(&node.name)).unwrap_or_default()
+}
+
+fn step_lines(out: &mut String, plan: &PhysicalPlan, step: &PhysicalStep) {
     match step {
         PhysicalStep::Native(run) => {
             for (operator, text) in run.operators.iter().zip(&run.texts) {
@@ -43,7 +142,17 @@ fn step_lines(out: &mut String, step: &PhysicalStep) {
                 let _ = writeln!(out, "│      {line}");
             }
         }
-        PhysicalStep::Watermark(_) | PhysicalStep::StaticJoin(_) => {}
+        PhysicalStep::Watermark(step) => {
+            if let Some(info) = plan.watermarks.get(step.index) {
+                let _ = writeln!(out, "├─ {}", info.name);
+                let _ =
+                    writeln!(out, "│    watermark: {} ms behind the latest {}", info.delay_ms, info.column);
+            }
+        }
+        PhysicalStep::StaticJoin(join) => {
+            let _ = writeln!(out, "├─ {}", join.operator);
+            let _ = writeln!(out, "│    joins with the static table {}, {:?}", join.table.name, join.kind);
+        }
         PhysicalStep::PluginFilter(filter) => {
             let _ = writeln!(out, "├─ {}", filter.operator);
             let _ = writeln!(

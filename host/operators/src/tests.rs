@@ -7,7 +7,7 @@ use pelton_core::function::PluginMetrics;
 use pelton_core::function::ScalarOutput;
 use pelton_core::types::parse_columns;
 use pelton_core::{
-    BatchId, BatchInfo, CallScope, Dataflow, Encoding, FunctionInfo, FunctionKind, Manifest, Part, Plugin,
+    BatchId, BatchInfo, CallScope, Encoding, FunctionInfo, FunctionKind, Manifest, Part, Plugin,
     PluginDigest, QueryId, Rejected, Result, ScalarFunction, TransformFunction, TransformOutput,
 };
 use pelton_plan::json::{Nulls, row_json};
@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod event_time;
 mod functions;
+mod micro_batches;
 mod oracle;
 
 const ZONE: &str = "UTC";
@@ -288,7 +290,8 @@ fn a_query_without_steps_passes_rows_through() {
     let text = "name: q\nsources: {s: {connector: rate}}\nsink: {connector: memory}\n";
     let file = PipelineFile::read(text, "p.yaml", &[]).expect("reads");
     let source_schema = schema("n long, t string");
-    let inputs = PlanInputs { source_schema: source_schema.clone(), plugins: BTreeMap::new() };
+    let sources = BTreeMap::from([("s".to_owned(), source_schema.clone())]);
+    let inputs = PlanInputs { sources, ..PlanInputs::default() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
     let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
     let rows = batch(&source_schema, &[json!({"n": 1, "t": "x"})]);
@@ -330,7 +333,8 @@ fn the_session_time_zone_decides_about_days_and_hours() {
     let zone = file.time_zone().to_owned();
     let source_schema: SchemaRef =
         Arc::new(Schema::new(parse_columns("ts timestamp", &zone).expect("columns")));
-    let inputs = PlanInputs { source_schema: source_schema.clone(), plugins: BTreeMap::new() };
+    let sources = BTreeMap::from([("s".to_owned(), source_schema.clone())]);
+    let inputs = PlanInputs { sources, ..PlanInputs::default() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
     let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
     let rows = batch(&source_schema, &[json!({"ts": "2026-01-01T03:30:00Z"})]);

@@ -5,9 +5,11 @@ use crate::report::colours_on_stderr;
 use tracing_subscriber::EnvFilter;
 
 /// Starts it. `PELTON_LOG` (`debug`, `pelton_engine=trace,warn` …) goes before `-v` and `-q`.
-pub(crate) fn start(logging: &Logging) {
+/// Commands whose user has arranged what others are warned of say less (`warn_unasked` is false): tests.
+pub(crate) fn start(logging: &Logging, warn_unasked: bool) {
     let level = match (logging.quiet, logging.verbose) {
         (true, _) => "error",
+        (false, 0) if !warn_unasked => "error",
         (false, 0) => "warn",
         (false, 1) => "info",
         (false, 2) => "debug",

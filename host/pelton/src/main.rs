@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    logging::start(&cli.logging);
+    logging::start(&cli.logging, !matches!(cli.command, Command::Test(_)));
     let done = match cli.command {
         Command::Run(arguments) => {
             return commands::run::run(&arguments).unwrap_or_else(|error| report::exit_code(Err(error)));

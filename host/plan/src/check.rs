@@ -99,6 +99,7 @@ pub fn check(plan: &LogicalPlan) -> Vec<Refusal> {
             "use output_mode: append",
         );
     }
+    checker.set_operations();
     checker.visit(&plan.root, None);
     checker.refusals
 }
@@ -143,6 +144,20 @@ impl Checker<'_> {
 
     fn streams(&self, node: &SqlPlan) -> bool {
         tree::is_streaming(node, &|name| self.plan.is_source(name))
+    }
+
+    /// A step's SQL that reads no stream is of no concern, but then the query would have no source.
+    fn set_operations(&mut self) {
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            if let Some(operation) = step.set_operation {
+                self.refuse(
+                    Some(index),
+                    Rule::SetOperation,
+                    format!("{operation} is not possible on a stream"),
+                    "join with LEFT SEMI or LEFT ANTI instead",
+                );
+            }
+        }
     }
 
     /// Aggregations of streams in a subtree, SELECT DISTINCT among them.

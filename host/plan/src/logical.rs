@@ -87,6 +87,8 @@ pub struct LogicalStep {
     pub operation: Operation,
     /// Schema of its result.
     pub schema: SchemaRef,
+    /// INTERSECT or EXCEPT, if it is in the step's SQL.
+    pub(crate) set_operation: Option<&'static str>,
 }
 
 /// What a step does.
@@ -297,11 +299,13 @@ impl<'a> Resolver<'a> {
             StepSpec::Dedup(step) => (&step.name, "dedup"),
         };
         let name = self.name(given.as_ref(), default)?;
+        let mut set_operation = None;
         let (span, operation, plan) = match step {
             StepSpec::Filter(step) => self.filter(step)?,
             StepSpec::Select(step) => self.select(&step.select)?,
             StepSpec::Sql(step) => {
                 let plan = self.session.query(self.placed(&step.sql), &self.relations)?;
+                set_operation = self.session.set_operation(self.placed(&step.sql))?;
                 let plan = self.composed(plan, step.sql.span)?;
                 (step.sql.span, Operation::Sql { kind: "sql", text: step.sql.value.clone() }, plan)
             }
@@ -317,7 +321,7 @@ impl<'a> Resolver<'a> {
         let schema = Arc::new(Schema::new(plan.schema().fields().clone()));
         self.set_input(plan);
         self.done += 1;
-        Ok(LogicalStep { name, span, operation, schema })
+        Ok(LogicalStep { name, span, operation, schema, set_operation })
     }
 
     /// Puts the meanings of the names into a step's plan, and cuts its result to the types that may leave a step.
@@ -516,7 +520,12 @@ fn normalized(plan: SqlPlan, time_zone: &str, at: Placed<'_>) -> Result<SqlPlan>
             "two columns of the result are called '{twice}'; give one another name with AS"
         )));
     }
-    let wanted = normalize_schema(schema.as_arrow(), time_zone)
+    // Counts of DataFusion's own functions, which Spark gives as longs.
+    let counts = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::UInt64 => Arc::new(field.as_ref().clone().with_data_type(DataType::Int64)),
+        _ => field.clone(),
+    });
+    let wanted = normalize_schema(&Schema::new(counts.collect::<Vec<_>>()), time_zone)
         .map_err(|e| at.error(e.message()).hint(e.hint_text().unwrap_or_default()))?;
     let unchanged = schema
         .iter()

@@ -16,6 +16,11 @@ pub(crate) enum Blob {
 }
 
 impl Blob {
+    /// Whether making a [`Blob`] of these bytes costs no memory.
+    pub(crate) fn is_cheap(bytes: &[u8]) -> bool {
+        bytes.len() <= INLINE_MAX
+    }
+
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Inline(length, bytes) => bytes.get(..usize::from(*length)).unwrap_or(bytes),
@@ -57,13 +62,40 @@ impl PartialOrd for Blob {
 
 impl Ord for Blob {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_slice().cmp(other.as_slice())
+        match (self, other) {
+            // Beyond their length both have zeros, so the shorter of two that are otherwise alike is the lesser.
+            (Self::Inline(left_len, left), Self::Inline(right_len, right)) => {
+                let [left, right] = [left, right].map(words);
+                left.cmp(&right).then(left_len.cmp(right_len))
+            }
+            _ => self.as_slice().cmp(other.as_slice()),
+        }
     }
+}
+
+/// Numbers that are ordered as the bytes are. The last two overlap, which changes nothing.
+fn words(bytes: &[u8; INLINE_MAX]) -> [u64; 3] {
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+    [word(0), word(8), word(INLINE_MAX - 8)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn blobs_are_ordered_as_slices_are(
+            left in prop::collection::vec(0_u8..2, 0..26), right in prop::collection::vec(0_u8..2, 0..26),
+            common in prop::collection::vec(any::<u8>(), 0..22),
+        ) {
+            let [left, right] = [left, right].map(|end| [common.as_slice(), &end].concat());
+            let blobs = [&left, &right].map(|bytes| Blob::from(bytes.as_slice()));
+            prop_assert_eq!(blobs[0].cmp(&blobs[1]), left.cmp(&right));
+            prop_assert_eq!(blobs[0] == blobs[1], left == right);
+        }
+    }
 
     #[test]
     fn bytes_of_every_length_stay_themselves_and_in_order() {

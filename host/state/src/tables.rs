@@ -79,10 +79,6 @@ impl Tables {
 impl Shard {
     /// A table, made if there is none.
     pub(crate) fn table(&mut self, name: &str) -> &mut Table {
-        // Two look-ups of which one is rare: the name is copied for a new table alone.
-        if !self.tables.contains_key(name) {
-            self.tables.insert(name.to_owned(), Table::default());
-        }
         self.tables.entry(name.to_owned()).or_default()
     }
 }
@@ -92,12 +88,21 @@ impl Table {
     pub(crate) fn set(&mut self, key: &[u8], value: Option<Blob>) -> Option<Blob> {
         let added = value.as_ref().map_or(0, |value| key.len() + value.as_slice().len());
         let before = match value {
+            None if Blob::is_cheap(key) => self.entries.remove(&Blob::from(key)),
             None => self.entries.remove(key),
             Some(value) => self.entries.insert(key.into(), value),
         };
         let removed = before.as_ref().map_or(0, |before| key.len() + before.as_slice().len());
         self.bytes = (self.bytes + added as u64).saturating_sub(removed as u64);
         before
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let found = match Blob::is_cheap(key) {
+            true => self.entries.get(&Blob::from(key)),
+            false => self.entries.get(key),
+        };
+        found.map(Blob::as_slice)
     }
 
     /// The entries behind a key, in key order.
@@ -113,7 +118,7 @@ impl Table {
         changes.touched.reserve(self.undo.len());
         for (key, before) in &self.undo {
             if let Entry::Vacant(first) = changes.touched.entry(key) {
-                let now = self.entries.get(&**key).map(Blob::as_slice);
+                let now = self.get(key);
                 first.insert(now != before.as_ref().map(Blob::as_slice));
                 if now != before.as_ref().map(Blob::as_slice) {
                     changes.records.push((key, now));
@@ -134,8 +139,7 @@ impl Changes<'_> {
 impl StateShard for Shard {
     fn get_many(&self, table: &str, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
         let Some(table) = self.tables.get(table) else { return Ok(vec![None; keys.len()]) };
-        let value_of =
-            |key: &&[u8]| table.entries.get(*key).map(|value| Bytes::copy_from_slice(value.as_slice()));
+        let value_of = |key: &&[u8]| table.get(key).map(Bytes::copy_from_slice);
         Ok(keys.iter().map(value_of).collect())
     }
 

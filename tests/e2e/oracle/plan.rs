@@ -72,6 +72,16 @@ fn sql(plan: &Value) -> Result<String> {
     })
 }
 
+/// Whether a query reads a stream.
+pub(super) fn reads(query: &Value, stream: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let names = |sql: &str| sql.split(|c| !is_word(c)).any(|word| word == stream);
+    let plan = &query["plan"];
+    query["sql"].as_str().is_some_and(names)
+        || plan["text"].as_str().is_some_and(names)
+        || plan.to_string().contains(&format!("\"stream\":\"{stream}\""))
+}
+
 /// The watermarks that a plan declares below a join or a union, where no step can: they belong to the sources.
 pub(super) fn watermarks(plan: &Value) -> Vec<(String, Value)> {
     match text(plan, "op") {

@@ -23,6 +23,7 @@ pub(super) fn scripts(scripts: &[(String, Value)]) -> Result<BTreeMap<String, Pr
         let again = left.first().cloned().filter(|_| left.len() == 1);
         let paths = left.iter().chain(&again).map(|(path, _)| path);
         let finished = Pelton::new(["test", "--print", "json", "--quiet"])?.args(paths).output()?;
+        ensure!(finished.code != Some(2), "a script is wrong:\n{}", finished.stderr);
         let (lines, last) = by_script(&finished.stdout)?;
         ensure!(
             !lines.is_empty(),

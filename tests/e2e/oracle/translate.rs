@@ -23,12 +23,16 @@ pub(super) enum Disturbance {
 /// The script of a case.
 pub(super) fn script(case: &Case, disturbance: Disturbance) -> Result<Value> {
     let pipeline = pipeline(&case.value, &case.value["query"], case.text("name"))?;
+    let mut sources = pipeline["sources"].clone();
     let mut steps = Vec::new();
     for (at, step) in case.steps().enumerate() {
         if disturbance == Disturbance::Restarts && at > 0 && step["restart"].is_null() && !is_down(case, at) {
             steps.push(json!({"restart": true}));
         }
-        let of_step = actions(step)?;
+        if step["pipeline"].is_object() {
+            sources = step["pipeline"]["sources"].clone();
+        }
+        let of_step = actions(step, &sources)?;
         match disturbance {
             Disturbance::None | Disturbance::Scattered | Disturbance::Restarts => steps.extend(of_step),
             Disturbance::CrashBefore => steps.extend(crashing(step, of_step, "before")),
@@ -62,7 +66,8 @@ fn time(ms: i64) -> String {
 pub(super) fn pipeline(case: &Value, query: &Value, name: &str) -> Result<Value> {
     let input = if case["input"].is_object() { &case["input"] } else { case };
     let streams = input["streams"].as_object().context("no streams")?;
-    let sources = streams.iter().map(|(name, stream)| Ok((name.clone(), source(stream)?)));
+    let used = streams.iter().filter(|(name, _)| plan::reads(query, name));
+    let sources = used.map(|(name, stream)| Ok((name.clone(), source(stream)?)));
     let mut pipeline = json!({
         "name": name,
         "sources": sources.collect::<Result<Map<_, _>>>()?,
@@ -124,8 +129,8 @@ fn conf(conf: &Value, pipeline: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// A step of a case as steps of a script.
-fn actions(step: &Value) -> Result<Vec<Value>> {
+/// A step of a case as steps of a script. Rows for streams that the query does not read are left out.
+fn actions(step: &Value, sources: &Value) -> Result<Vec<Value>> {
     let mut actions = Vec::new();
     for (key, when) in [("fail_sink_on_batch", "before"), ("fail_sink_after_batch", "after")] {
         if let Some(id) = step[key].as_u64() {
@@ -139,7 +144,7 @@ fn actions(step: &Value) -> Result<Vec<Value>> {
         if let Some(id) = step["delete_commit"].as_u64() {
             actions.extend([json!("stop"), json!({"delete_commit": id})]);
         }
-        let mut change = json!({"add_offline": lists(&step["add_offline"])?});
+        let mut change = json!({"add_offline": lists(&step["add_offline"], sources)?});
         let mut set = json!({});
         conf(&step["set_conf"], &mut set)?;
         change["set"] = set;
@@ -149,8 +154,8 @@ fn actions(step: &Value) -> Result<Vec<Value>> {
         actions.push(json!({"restart": change}));
     }
     let added = match step["add_backlog"].is_object() {
-        true => lists(&step["add_backlog"])?,
-        false => one_list_each(&step["add"])?,
+        true => lists(&step["add_backlog"], sources)?,
+        false => one_list_each(&step["add"], sources)?,
     };
     if added.as_object().is_some_and(|added| !added.is_empty()) {
         actions.push(json!({"add": added}));
@@ -176,17 +181,19 @@ fn rows(rows: &Value) -> Result<Value> {
     Ok(rows.as_array().context("rows are a list")?.iter().map(text).collect())
 }
 
-fn one_list_each(added: &Value) -> Result<Value> {
-    let pairs = added.as_object().into_iter().flatten();
-    Ok(Value::Object(
-        pairs.map(|(name, list)| Ok((name.clone(), json!([rows(list)?])))).collect::<Result<_>>()?,
-    ))
+fn read<'a>(added: &'a Value, sources: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    added.as_object().into_iter().flatten().filter(|(name, _)| sources[name.as_str()].is_object())
 }
 
-fn lists(added: &Value) -> Result<Value> {
+fn one_list_each(added: &Value, sources: &Value) -> Result<Value> {
+    let pairs = read(added, sources).map(|(name, list)| Ok((name.clone(), json!([rows(list)?]))));
+    Ok(Value::Object(pairs.collect::<Result<_>>()?))
+}
+
+fn lists(added: &Value, sources: &Value) -> Result<Value> {
     let lists = |lists: &Value| lists.as_array().into_iter().flatten().map(rows).collect::<Result<Value>>();
-    let pairs = added.as_object().into_iter().flatten();
-    Ok(Value::Object(pairs.map(|(name, value)| Ok((name.clone(), lists(value)?))).collect::<Result<_>>()?))
+    let pairs = read(added, sources).map(|(name, value)| Ok((name.clone(), lists(value)?)));
+    Ok(Value::Object(pairs.collect::<Result<_>>()?))
 }
 
 /// The step's actions with a sink that fails in each of its micro-batches, and a restart after each failure.

@@ -4,7 +4,6 @@ use super::{batch, info, plan};
 use crate::QueryDataflow;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use pelton_core::Segment;
 use pelton_core::types::parse_type;
 use pelton_plan::json::{Nulls, value_json};
 use serde_json::{Map, Value, json};
@@ -45,7 +44,7 @@ fn oracle_value(values: &dyn Array, row: usize) -> Value {
     }
 }
 
-fn row(rows: &RecordBatch, at: usize) -> Value {
+pub(super) fn row(rows: &RecordBatch, at: usize) -> Value {
     let columns = rows
         .schema()
         .fields()
@@ -57,7 +56,7 @@ fn row(rows: &RecordBatch, at: usize) -> Value {
 }
 
 /// JSON cannot write these; the oracle has them as text, and the test's reader wants numbers.
-fn input_row(row: &Value, schema: &Schema) -> Value {
+pub(super) fn input_row(row: &Value, schema: &Schema) -> Value {
     let mut row = row.clone();
     for field in schema.fields().iter().filter(|f| f.data_type().is_floating()) {
         if let Some(text) = row.get(field.name()).and_then(Value::as_str).map(str::to_owned) {

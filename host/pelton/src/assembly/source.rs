@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(crate) enum OpenSource {
     File(Box<FileSource>),
     Rate(RateSource),
+    /// A memory source: known by its columns, readable in a test script only.
+    Memory(SchemaRef),
     Given(Box<dyn GivenSource>),
 }
 
@@ -24,6 +26,7 @@ impl OpenSource {
         match self {
             Self::File(source) => Arc::new(source.full_schema()),
             Self::Rate(source) => source.schema(),
+            Self::Memory(schema) => schema.clone(),
             Self::Given(source) => source.full_schema(),
         }
     }
@@ -34,6 +37,10 @@ impl OpenSource {
             (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
             (Self::File(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
+            (Self::Memory(_), _) => {
+                return Err(Error::invalid("a memory source has rows in `pelton test` only")
+                    .hint("give the source another connector, or run the pipeline from a test script"));
+            }
             (Self::Given(source), columns) => source.cut(columns)?,
         })
     }
@@ -52,9 +59,8 @@ pub(crate) async fn open(
             let opened = FileSource::open(name, &file_options(file, source)?, log, stores).await?;
             OpenSource::File(Box::new(opened))
         }
-        SourceSpec::Memory(_) => {
-            return Err(Error::invalid("a memory source has rows in `pelton test` only")
-                .hint("give the source another connector, or run the pipeline from a test script"));
+        SourceSpec::Memory(source) => {
+            OpenSource::Memory(source.schema.schema(file.text(), file.time_zone())?)
         }
         SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
     })

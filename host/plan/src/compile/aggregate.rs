@@ -214,14 +214,28 @@ fn arguments(expr: &Expr, columns: &mut Columns) -> Result<Call> {
     }
     let mut params = call.params.clone();
     for argument in &mut params.args {
-        if !matches!(argument, Expr::Literal(..)) {
-            *argument = col(name(columns.add(argument.clone())));
-        }
+        *argument = match constant(argument) {
+            Some(constant) => constant,
+            None => col(name(columns.add(argument.clone()))),
+        };
     }
     if let Some(filter) = &mut params.filter {
         **filter = col(name(columns.add(filter.as_ref().clone())));
     }
     Ok(Call { function: Expr::AggregateFunction(AggregateFunction { func: call.func.clone(), params }) })
+}
+
+/// A constant, with the cast that its function's signature asks for carried out.
+fn constant(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Literal(..) => Some(expr.clone()),
+        Expr::Alias(alias) => constant(&alias.expr),
+        Expr::Cast(cast) => match constant(&cast.expr)? {
+            Expr::Literal(value, _) => Some(Expr::Literal(value.cast_to(cast.field.data_type()).ok()?, None)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn bound(call: &Call, input: &DFSchema) -> Result<AggregateCall> {

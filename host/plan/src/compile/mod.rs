@@ -20,14 +20,10 @@ use crate::stateful::{
 use crate::tree::event_time::event_times;
 use crate::tree::{self, StreamNode, StreamOp, filters, stream_node};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder};
-use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
-use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
-use datafusion::optimizer::{Optimizer, OptimizerContext};
 use datafusion::physical_expr::create_physical_sort_exprs;
 use lane::{OpenLane, unique_schema};
 use pelton_core::{Error, OutputMode, Result};
@@ -104,27 +100,7 @@ type At = Option<usize>;
 impl Compiler<'_> {
     /// The tree with subqueries as joins and conditions where Spark evaluates them.
     fn prepared(&self) -> DfResult<SqlPlan> {
-        let root = self.logical.root.clone();
-        let has_subquery = root.exists(|node| {
-            let mut found = false;
-            node.apply_expressions(|expr| {
-                found |= expr.exists(|e| {
-                    Ok(matches!(e, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)))
-                })?;
-                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-            })?;
-            Ok(found)
-        })?;
-        let root = match has_subquery {
-            true => {
-                let rules: Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> = vec![
-                    Arc::new(DecorrelatePredicateSubquery::new()),
-                    Arc::new(ScalarSubqueryToJoin::new()),
-                ];
-                Optimizer::with_rules(rules).optimize(root, &OptimizerContext::new(), |_, _| {})?
-            }
-            false => root,
-        };
+        let root = tree::subqueries::as_joins(self.logical.root.clone())?;
         if filters::shows(&root) { filters::push_down(root) } else { Ok(root) }
     }
 

@@ -7,6 +7,7 @@ mod casts;
 mod dialect;
 mod errors;
 mod generators;
+mod grouping;
 mod planner;
 mod rewrite;
 mod session;
@@ -22,9 +23,10 @@ pub(crate) use session::{INPUT, Relations, Session};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::planner::{NullOrdering, ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, Visit, Visitor,
+    Expr, Function, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, SetOperator, Statement, Visit,
+    Visitor,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -41,6 +43,27 @@ impl Session {
     pub(crate) fn query(&self, sql: Placed<'_>, input: &Relations) -> Result<LogicalPlan> {
         let query = parse(sql, |parser| parser.parse_query())?;
         self.plan(*query, sql, input)
+    }
+
+    /// Whether there is an INTERSECT or EXCEPT in a query; DataFusion plans them as joins, Spark refuses them.
+    pub(crate) fn set_operation(&self, sql: Placed<'_>) -> Result<Option<&'static str>> {
+        struct Operations(Option<&'static str>);
+        impl Visitor for Operations {
+            type Break = ();
+            fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+                if let SetExpr::SetOperation { op, .. } = query.body.as_ref() {
+                    self.0 = match op {
+                        SetOperator::Intersect => Some("INTERSECT"),
+                        SetOperator::Except | SetOperator::Minus => Some("EXCEPT"),
+                        SetOperator::Union => self.0,
+                    };
+                }
+                ControlFlow::Continue(())
+            }
+        }
+        let mut operations = Operations(None);
+        let _ = parse(sql, |parser| parser.parse_query())?.visit(&mut operations);
+        Ok(operations.0)
     }
 
     /// `SELECT * FROM input WHERE …`
@@ -234,7 +257,8 @@ impl Session {
 }
 
 /// Functions that the planner knows without looking them up.
-const PLANNED_BY_PARSER: &[&str] = &["unnest", "unnest_outer", "map", "make_map", "struct", "grouping"];
+const PLANNED_BY_PARSER: &[&str] =
+    &["unnest", "unnest_outer", "map", "make_map", "struct", "grouping", grouping::GROUPING_ID];
 
 /// A filter that is one call of a plugin's scalar function.
 pub(crate) struct PluginFilterCall {
@@ -248,6 +272,7 @@ fn options() -> ParserOptions {
     ParserOptions::new()
         .with_enable_ident_normalization(false)
         .with_parse_float_as_decimal(true)
+        .with_default_null_ordering(NullOrdering::NullsMin)
         .with_map_string_types_to_utf8view(false)
 }
 

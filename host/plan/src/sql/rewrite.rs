@@ -1,7 +1,7 @@
 //! Changes to parsed SQL before DataFusion plans it: names regardless of case, and what Spark writes another way.
 
 use super::session::Relations;
-use super::{generators, windows};
+use super::{generators, grouping, windows};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
@@ -26,6 +26,7 @@ pub(super) fn rewrite(
     let mut tables = Names::default();
     relations.names().into_iter().for_each(|name| tables.add(name));
     windows::name_windows(query, &columns);
+    grouping::name_groupings(query);
     let mut aliases = Aliases(&mut names);
     let _ = query.visit(&mut aliases);
     let mut rewriter = Rewriter { names, tables, type_of };

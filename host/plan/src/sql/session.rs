@@ -201,6 +201,7 @@ fn config(time_zone: &str) -> SessionConfig {
     options.execution.enable_ansi_mode = true;
     options.execution.collect_statistics = false;
     options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.parse_float_as_decimal = true;
     options.optimizer.repartition_file_scans = false;

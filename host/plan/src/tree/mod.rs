@@ -7,6 +7,7 @@ pub(crate) mod event_time;
 pub(crate) mod filters;
 pub(crate) mod joins;
 pub(crate) mod nodes;
+pub(crate) mod subqueries;
 pub(crate) mod windows;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -82,12 +82,9 @@ pub(super) fn float(number: f64) -> Value {
     }
 }
 
-/// By its shortest text: `0.1`, not what is nearest to it as a double.
+/// As the double that it is: 0.1 as a float is 0.10000000149011612.
 pub(super) fn float32(number: f32) -> Value {
-    match number.is_finite() {
-        true => float(number.to_string().parse().unwrap_or(f64::from(number))),
-        false => float(f64::from(number)),
-    }
+    float(f64::from(number))
 }
 
 /// `2026-01-01`.
@@ -127,7 +124,7 @@ mod tests {
                        b binary, l array<int>, s struct<a: long, c: string>, k map<string, int>, z boolean";
         let row = r#"{"t":"2026-01-01T01:00:00+01:00","u":"2026-01-01T00:00:00.123456Z","n":"2026-01-01T00:00:00",
             "d":"1969-12-31","m":1.5,"f":0.1,"x":"NaN","b":"AQI=","l":[1,null],"s":{"a":1},"k":{"b":2,"a":1}}"#;
-        let expected = r#"{"t":"2026-01-01T00:00:00.000Z","u":"2026-01-01T00:00:00.123456Z","n":"2026-01-01T00:00:00.000","d":"1969-12-31","m":"1.50","f":0.1,"x":"NaN","b":"AQI=","l":[1,null],"s":{"a":1,"c":null},"k":{"map":[["a",1],["b",2]]},"z":null}"#;
+        let expected = r#"{"t":"2026-01-01T00:00:00.000Z","u":"2026-01-01T00:00:00.123456Z","n":"2026-01-01T00:00:00.000","d":"1969-12-31","m":"1.50","f":0.10000000149011612,"x":"NaN","b":"AQI=","l":[1,null],"s":{"a":1,"c":null},"k":{"map":[["a",1],["b",2]]},"z":null}"#;
         assert_eq!(shown(columns, &row.replace('\n', ""))?, expected);
         Ok(())
     }

@@ -337,7 +337,7 @@ impl Meeting<'_> {
             let is_over = matches!((time, over), (Some(time), Some(over)) if *time <= over);
             if is_over && self.join.sides[side].is_outer && !has_matched {
                 self.gone[side].push(number);
-            } else if !is_over && !(is_given_once && has_matched) {
+            } else if !(is_over || is_given_once && has_matched) {
                 kept.push(NewRow { source, row: row.row, number: at as u32, has_matched });
             }
         }

@@ -29,6 +29,7 @@ pub struct QueryBuilder {
     rerun_with_current_plugins: bool,
     state: Option<Box<dyn StateStore>>,
     watermark_policy: WatermarkPolicy,
+    bounded: bool,
     no_data_batches: bool,
     sink: Option<Arc<dyn Sink>>,
     output_mode: OutputMode,
@@ -49,6 +50,7 @@ impl QueryBuilder {
             rerun_with_current_plugins: false,
             state: None,
             watermark_policy: WatermarkPolicy::default(),
+            bounded: false,
             no_data_batches: true,
             sink: None,
             output_mode: OutputMode::default(),
@@ -95,6 +97,14 @@ impl QueryBuilder {
     #[must_use]
     pub fn state(mut self, state: Box<dyn StateStore>) -> Self {
         self.state = Some(state);
+        self
+    }
+
+    /// The sources have an end, and one micro-batch takes all there is (trigger once): what would wait for a watermark is
+    /// final at its end, so the result is that of a query over tables. Default: no.
+    #[must_use]
+    pub fn bounded(mut self, bounded: bool) -> Self {
+        self.bounded = bounded;
         self
     }
 
@@ -185,6 +195,7 @@ impl QueryBuilder {
             logic: Arc::new(logic),
             rerun_logic: rerun_logic.map(Arc::new),
             state: self.state.into(),
+            bounded: self.bounded,
             watermarks,
             no_data_batches: self.no_data_batches,
             sink,

@@ -110,6 +110,9 @@ impl Assembly {
         let tables = table::open_all(file, &self.stores).await?;
         let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
         let plan = physical_plan(file, &plugins, &sources, &tables)?;
+        for warning in &plan.warnings {
+            tracing::warn!(query = %plan.name, "{warning}");
+        }
         let sink = match &self.given {
             Some(given) => Arc::clone(&given.sink),
             None => sink::open(file, &plan)?,
@@ -171,6 +174,7 @@ impl Assembly {
             .trigger(trigger)
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
+            .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
         if let Some(state) = state {
             query = query.state(state);

@@ -3,12 +3,12 @@
 use super::session::Relations;
 use super::{generators, grouping, windows};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
-};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -302,10 +302,8 @@ fn as_expression(function: &Function) -> Option<Expr> {
 
 /// `count(CASE WHEN x THEN 1 END)`, with the FILTER of the call.
 fn counted_if(function: &Function, condition: &Expr) -> Expr {
-    let when = CaseWhen {
-        condition: condition.clone(),
-        result: Expr::value(Value::Number("1".into(), false)),
-    };
+    let when =
+        CaseWhen { condition: condition.clone(), result: Expr::value(Value::Number("1".into(), false)) };
     let case = Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),

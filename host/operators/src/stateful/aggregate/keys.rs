@@ -21,7 +21,7 @@ use arrow::array::{
 };
 use arrow::array::{StructArray, TimestampMicrosecondArray};
 use arrow::compute::{cast, filter, filter_record_batch, min};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use datafusion::physical_expr::PhysicalExpr;
 use pelton_core::{DeadLetter, Error, Result};
 use pelton_plan::evaluation_error;
@@ -328,11 +328,15 @@ pub(in crate::stateful) fn window_array(
     let DataType::Struct(parts) = field.data_type() else {
         return Err(Error::internal(format!("a window of type {}", field.data_type())));
     };
-    let columns = parts.iter().zip([starts, ends]).map(|(part, times)| {
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times));
-        cast(&times, part.data_type())
+    let columns = parts.iter().zip([starts, ends]).map(|(part, times)| match part.data_type() {
+        // Not `cast`: it would take the moments for what the zone's clocks show.
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            Ok(Arc::new(TimestampMicrosecondArray::from(times).with_timezone_opt(zone.clone())) as ArrayRef)
+        }
+        other => Err(Error::internal(format!("a window that begins or ends with {other}"))),
     });
-    Ok(Arc::new(StructArray::try_new(parts.clone(), columns.collect::<Result<Vec<_>, _>>()?, None)?))
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(StructArray::try_new(parts.clone(), columns, None)?))
 }
 
 /// Columns as rows of exactly this schema.

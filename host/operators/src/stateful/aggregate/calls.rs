@@ -2,7 +2,7 @@
 //!
 //! A state is a fixed number of columns a function; here they always stand side by side, one row a group.
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter, take_arrays};
 use arrow::datatypes::DataType;
 use datafusion::common::DataFusionError;
@@ -220,5 +220,5 @@ fn mask(condition: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<Boolean
     let Some(mask) = mask.as_boolean_opt() else {
         return Err(DataFusionError::Internal("a FILTER that is neither true nor false".to_owned()));
     };
-    Ok(prep_null_mask_filter(mask))
+    Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
 }

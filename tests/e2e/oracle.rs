@@ -73,6 +73,11 @@ macro_rules! groups {
             }
 
             #[test]
+            fn answers_the_same_if_the_last_commit_is_lost_after_every_step() -> Result<()> {
+                answers_as_spark($group, Disturbance::LostCommits)
+            }
+
+            #[test]
             fn answers_the_same_if_every_micro_batch_dies_before_its_commit() -> Result<()> {
                 answers_as_spark($group, Disturbance::CrashAfter)
             }

@@ -18,6 +18,14 @@ pub(crate) fn file(workspace: &Workspace, rows: u64) -> Result<()> {
     start(workspace, "file", &["--rows", &rows.to_string()])
 }
 
+/// Event time and state.
+pub(crate) fn windows(workspace: &Workspace, rows: u64) -> Result<()> {
+    let mut build = cargo(workspace);
+    build.args(["build", "--workspace", "--bins"]);
+    shell::run(build)?;
+    start(workspace, "windows", &["--rows", &rows.to_string()])
+}
+
 /// In the profile of everyday work, whose hot parts are optimised as in a release, and with the features of the whole
 /// workspace: nothing is built twice.
 fn start(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<()> {

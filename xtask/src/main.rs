@@ -39,7 +39,7 @@ enum Task {
     Bench {
         /// What to measure
         what: Bench,
-        /// Rows to generate for `file`
+        /// Rows to generate for `file` and `windows`
         #[arg(long, default_value_t = 1_000_000)]
         rows: u64,
     },
@@ -55,6 +55,8 @@ enum Bench {
     Boundary,
     /// Rows a second from files to files, and where the time goes
     File,
+    /// Windows, deduplication and joins, and what a micro-batch costs as the state grows
+    Windows,
 }
 
 fn main() -> ExitCode {
@@ -75,6 +77,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Plugins => guests::build_all(&workspace),
         Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),
+        Task::Bench { what: Bench::Windows, rows } => bench::windows(&workspace, rows),
         Task::Docs => docs::write(&workspace),
         Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
     }

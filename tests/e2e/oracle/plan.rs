@@ -61,7 +61,7 @@ fn sql(plan: &Value) -> Result<String> {
         "table" => format!("SELECT * FROM {}", text(plan, "table")),
         "sql" => text(plan, "text").to_owned(),
         "union" => {
-            let sides = list(plan, "inputs").map(|side| sql(side)).collect::<Result<Vec<_>>>()?;
+            let sides = list(plan, "inputs").map(sql).collect::<Result<Vec<_>>>()?;
             sides.join(" UNION ALL ")
         }
         "project" if plan["input"]["op"] == "join" => {

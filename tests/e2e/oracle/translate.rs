@@ -18,6 +18,8 @@ pub(super) enum Disturbance {
     CrashBefore,
     /// The sink fails in every micro-batch, after it has the rows.
     CrashAfter,
+    /// After every step the query dies, and the commit of its last micro-batch is lost.
+    LostCommits,
 }
 
 /// The script of a case.
@@ -35,6 +37,10 @@ pub(super) fn script(case: &Case, disturbance: Disturbance) -> Result<Value> {
         let of_step = actions(step, &sources)?;
         match disturbance {
             Disturbance::None | Disturbance::Scattered | Disturbance::Restarts => steps.extend(of_step),
+            Disturbance::LostCommits => {
+                steps.extend(of_step);
+                steps.extend(lost_commit(step));
+            }
             Disturbance::CrashBefore => steps.extend(crashing(step, of_step, "before")),
             Disturbance::CrashAfter => steps.extend(crashing(step, of_step, "after")),
         }
@@ -218,4 +224,14 @@ fn crashing(step: &Value, actions: Vec<Value>, when: &str) -> Vec<Value> {
         steps.push(json!({"restart": true}));
     }
     steps
+}
+
+/// The last micro-batch of the step is to run again, if the step leaves a query that runs.
+fn lost_commit(step: &Value) -> Vec<Value> {
+    let last = step["expect"].as_array().and_then(|batches| batches.last());
+    let down = step["stop"] == true || step["error"].is_object();
+    match last.and_then(|batch| batch["batch_id"].as_u64()).filter(|_| !down) {
+        Some(id) => vec![json!("stop"), json!({"delete_commit": id}), json!("start")],
+        None => Vec::new(),
+    }
 }

@@ -20,6 +20,7 @@ mod event_time;
 mod functions;
 mod micro_batches;
 mod oracle;
+mod window_model;
 
 const ZONE: &str = "UTC";
 

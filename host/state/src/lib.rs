@@ -5,10 +5,12 @@
 //! of rows.
 
 mod blob;
+mod changes;
 mod checkpointed;
 mod memory;
 mod rows;
 mod tables;
+mod threads;
 mod varint;
 
 pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX};

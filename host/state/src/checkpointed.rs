@@ -1,8 +1,8 @@
 //! State that outlives the process: a working copy in memory, the truth in the checkpoint.
 //!
 //! # How it is kept
-//! A micro-batch that changed state writes one file, `deltas/N`: each key that it changed with its value now, and in
-//! addition a piece of the *sweep*: the entries of a range of keys as they are, changed or not. The sweep goes round
+//! A micro-batch that changed state writes one file, `deltas/N`: each key that it changed with its value now, or the
+//! range of keys that it removed, and in addition a piece of the *sweep*: the entries of a range of keys as they are, changed or not. The sweep goes round
 //! through all keys, shard by shard and table by table, a piece with every file; as much as the micro-batch changed,
 //! and at least what takes it round in [`SWEEP_FILES_MAX`] files. So the state of a commit is what comes out of
 //! replaying the files since the beginning of the last complete sweep, and nothing before them is needed. There are
@@ -24,11 +24,13 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
+use crate::changes::Changes;
 use crate::memory::check_order;
-use crate::tables::{Changes, Tables};
+use crate::tables::{CHANGES_PER_THREAD_MIN, Shard, Table, Tables};
+use crate::threads::in_order;
 use async_trait::async_trait;
 use bytes::Bytes;
-use file::{Header, Link, Position, Section};
+use file::{Header, Link, Pair, Position, Section};
 use pelton_core::{BatchId, Error, FileManager, Result, StateCommit, StateShard, StateStore};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +40,6 @@ use std::sync::Arc;
 pub const SWEEP_FILES_MAX: u64 = 1024;
 /// A piece of a sweep has at least as many bytes, if there are any.
 const SWEEP_BYTES_MIN: u64 = 4096;
-/// Entries that the piece leaves out, because the micro-batch changed them, count only for looking at them.
-const LEFT_OUT_COSTS: u64 = 8;
 
 /// A [`StateStore`] whose commits are in a checkpoint.
 #[derive(Debug)]
@@ -115,15 +115,12 @@ impl CheckpointedStateStore {
 
     /// The file of a micro-batch and the sweep after it; none if nothing has changed.
     fn file(&self, batch_id: BatchId) -> Result<Option<(Vec<u8>, Link, Sweep)>> {
-        let changes = self.changes();
-        let mut section = Section::default();
-        for ((shard, table), changes) in &changes {
-            section.push(*shard, table, changes.records.iter().copied());
-        }
-        if section.records == 0 {
+        let (changes, section) = self.changes();
+        if section.is_empty() {
             return Ok(None);
         }
-        let budget = self.tables.bytes().div_ceil(SWEEP_FILES_MAX).max(section.bytes.len() as u64);
+        let changed = changes.iter().flatten().map(|(_, _, changes)| changes.bytes()).sum();
+        let budget = self.tables.bytes().div_ceil(SWEEP_FILES_MAX).max(changed);
         let (piece, at) = self.piece(budget.max(SWEEP_BYTES_MIN), &changes);
         let began = self.sweep.began.unwrap_or(batch_id);
         let header = Header {
@@ -141,54 +138,82 @@ impl CheckpointedStateStore {
         Ok(Some((bytes, link, sweep)))
     }
 
-    fn changes(&self) -> BTreeMap<(usize, &str), Changes<'_>> {
-        let mut changes = BTreeMap::new();
-        for (number, shard) in self.tables.shards.iter().enumerate() {
-            for (name, table) in &shard.tables {
-                changes.insert((number, name.as_str()), table.changes());
-            }
-        }
-        changes
+    /// What changed, by shard, and as a section. The number of threads has no influence on it.
+    fn changes(&self) -> (Vec<Vec<Changed<'_>>>, Section) {
+        let shards: Vec<_> = self.tables.shards.iter().enumerate().collect();
+        let threads = self.tables.touched() / CHANGES_PER_THREAD_MIN;
+        let mut all = Section::default();
+        let changes = in_order(shards, threads, changes_of).into_iter().map(|(changes, section)| {
+            all.append(section);
+            changes
+        });
+        (changes.collect(), all)
     }
 
     /// The next piece of the sweep, and the last key in it; none if it is complete with this piece.
-    fn piece(
-        &self,
-        budget: u64,
-        changes: &BTreeMap<(usize, &str), Changes<'_>>,
-    ) -> (Section, Option<Position>) {
+    fn piece(&self, budget: u64, changes: &[Vec<Changed<'_>>]) -> (Section, Option<Position>) {
         let mut section = Section::default();
-        let mut spent = 0;
+        let mut left = budget;
         let from = self.sweep.at.as_ref();
-        for ((shard, table), changes) in changes {
-            let start = match from.map(|from| (from.shard, from.table.as_str()).cmp(&(*shard, *table))) {
-                Some(std::cmp::Ordering::Greater) => continue,
-                Some(std::cmp::Ordering::Equal) => from.map(|from| from.key.as_slice()),
-                _ => None,
-            };
-            let Some(entries) = self.tables.shards[*shard].tables.get(*table) else { continue };
-            let mut records = Vec::new();
-            let mut stopped_at = None;
-            for (key, value) in entries.after(start) {
-                let bytes = (key.len() + value.len() + 2) as u64;
-                if changes.contains(key) {
-                    spent += bytes.div_ceil(LEFT_OUT_COSTS);
-                } else {
-                    spent += bytes;
-                    records.push((key, Some(value)));
+        for (shard, tables) in changes.iter().enumerate() {
+            for (name, table, changes) in tables {
+                let start = match from.map(|from| (from.shard, from.table.as_str()).cmp(&(shard, name))) {
+                    Some(std::cmp::Ordering::Greater) => continue,
+                    Some(std::cmp::Ordering::Equal) => from.map(|from| from.key.as_slice()),
+                    _ => None,
+                };
+                let (entries, stopped_at) = unchanged(table, start, &changes.set, &mut left);
+                section.push(shard, name, &[], &entries);
+                if let Some(key) = stopped_at {
+                    let at = Position { shard, table: (*name).to_owned(), key: key.to_vec() };
+                    return (section, Some(at));
                 }
-                if spent >= budget {
-                    stopped_at = Some(key.to_vec());
-                    break;
-                }
-            }
-            section.push(*shard, table, records.into_iter());
-            if let Some(key) = stopped_at {
-                return (section, Some(Position { shard: *shard, table: (*table).to_owned(), key }));
             }
         }
         (section, None)
     }
+}
+
+/// A table of a shard, its name and what changed in it.
+type Changed<'a> = (&'a str, &'a Table, Changes<'a>);
+
+/// What changed in a shard, by table, and as a section.
+fn changes_of((number, shard): (usize, &Shard)) -> (Vec<Changed<'_>>, Section) {
+    let mut section = Section::default();
+    let mut of_tables = Vec::with_capacity(shard.tables.len());
+    for (name, table) in &shard.tables {
+        let changes = table.changes();
+        section.push(number, name, &changes.cleared, &changes.set);
+        of_tables.push((name.as_str(), table, changes));
+    }
+    (of_tables, section)
+}
+
+/// The entries behind a key but for those that were set: as many as are `left`, in bytes; those that were set count,
+/// too. Gives the last key if nothing is left.
+fn unchanged<'a>(
+    table: &'a Table,
+    start: Option<&'a [u8]>,
+    set: &[Pair<'_>],
+    left: &mut u64,
+) -> (Vec<Pair<'a>>, Option<&'a [u8]>) {
+    let mut entries = Vec::new();
+    if start.is_none() && set.len() == table.len() && table.bytes() < *left {
+        *left -= table.bytes();
+        return (entries, None);
+    }
+    let first = start.map_or(0, |start| set.partition_point(|(key, _)| *key <= start));
+    let mut set = set[first..].iter().peekable();
+    for (key, value) in table.after(start) {
+        if set.next_if(|(changed, _)| *changed == key).is_none() {
+            entries.push((key, value));
+        }
+        *left = left.saturating_sub((key.len() + value.len()) as u64);
+        if *left == 0 {
+            return (entries, Some(key));
+        }
+    }
+    (entries, None)
 }
 
 impl Sweep {

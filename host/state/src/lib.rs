@@ -5,12 +5,14 @@
 //! of rows.
 
 mod blob;
+mod changes;
 mod checkpointed;
 mod memory;
 mod rows;
 mod tables;
+mod threads;
 mod varint;
 
 pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX};
 pub use memory::MemoryStateStore;
-pub use rows::{EncodedRows, RowCodec, key_group, ordered_i64, split_ordered_i64};
+pub use rows::{EncodedRows, RowCodec, group_of_hash, key_group, key_hash, ordered_i64, split_ordered_i64};

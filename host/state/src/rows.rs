@@ -79,7 +79,17 @@ impl EncodedRows {
 /// `[0]` in 104, `[1]` in 48, the row of the long 42 (`[0, 42, 0, 0, 0, 0, 0, 0, 0]`) in 73, that of the string
 /// `pelton` (`[0, 6, 112, …]`) in 69. It is the same in every version: state is divided by it.
 pub fn key_group(key: &[u8]) -> u8 {
-    (XxHash64::oneshot(0, key) % u64::from(KEY_GROUPS)) as u8
+    group_of_hash(key_hash(key))
+}
+
+/// XXH64 (seed 0) of the bytes of an encoded key, the same in every version.
+pub fn key_hash(key: &[u8]) -> u64 {
+    XxHash64::oneshot(0, key)
+}
+
+/// The key group of a key with this [`key_hash`].
+pub fn group_of_hash(hash: u64) -> u8 {
+    (hash % u64::from(KEY_GROUPS)) as u8
 }
 
 impl RowCodec {

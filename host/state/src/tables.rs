@@ -4,12 +4,16 @@
 //! Keys and values are held as their own pieces of memory: the buffers of a micro-batch are free after its commit.
 //! Called by the stores; never does I/O.
 
-use crate::blob::Blob;
+use crate::blob::{Blob, Owned};
+use crate::changes::{Changes, Entries, Undo};
+use crate::threads::in_order;
 use bytes::Bytes;
 use pelton_core::{Result, SHARDS, StateOp, StateShard};
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
+
+/// Fewer changes are not worth a thread.
+pub(crate) const CHANGES_PER_THREAD_MIN: usize = 2048;
 
 /// All shards.
 #[derive(Debug)]
@@ -26,19 +30,11 @@ pub(crate) struct Shard {
 /// A table's part in a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: BTreeMap<Blob, Blob>,
+    entries: Entries<'static>,
     /// What the changes since the last commit replaced, oldest first.
-    undo: Vec<(Bytes, Option<Blob>)>,
+    undo: Vec<Undo>,
     /// Of all keys and values.
     bytes: u64,
-}
-
-/// The changes of a table since the last commit: each key once, with its value now, in the order of first change.
-#[derive(Debug, Default)]
-pub(crate) struct Changes<'a> {
-    pub(crate) records: Vec<(&'a [u8], Option<&'a [u8]>)>,
-    /// All keys that were touched, and whether they are among the records.
-    touched: HashMap<&'a [u8], bool>,
 }
 
 impl Default for Tables {
@@ -59,9 +55,15 @@ impl Tables {
     pub(crate) fn bytes(&self) -> u64 {
         self.shards.iter().flat_map(|shard| shard.tables.values()).map(|table| table.bytes).sum()
     }
+    /// How many changes there were since the last commit.
+    pub(crate) fn touched(&self) -> usize {
+        self.shards.iter().flat_map(|shard| shard.tables.values()).map(|table| table.undo.len()).sum()
+    }
     /// The changes stand.
     pub(crate) fn keep(&mut self) {
-        self.all().for_each(|table| table.undo = Vec::new());
+        let threads = self.touched() / CHANGES_PER_THREAD_MIN;
+        let undo = self.all().map(|table| std::mem::take(&mut table.undo)).collect();
+        in_order(undo, threads, drop::<Vec<Undo>>);
     }
     /// The changes never were.
     pub(crate) fn rollback(&mut self) {
@@ -85,11 +87,10 @@ impl Shard {
 
 impl Table {
     /// Sets or removes an entry, for good; gives what was there.
-    pub(crate) fn set(&mut self, key: &[u8], value: Option<Blob>) -> Option<Blob> {
+    pub(crate) fn set(&mut self, key: &[u8], value: Option<Owned>) -> Option<Owned> {
         let added = value.as_ref().map_or(0, |value| key.len() + value.as_slice().len());
         let before = match value {
-            None if Blob::is_cheap(key) => self.entries.remove(&Blob::from(key)),
-            None => self.entries.remove(key),
+            None => self.entries.remove(&Blob::from(key)),
             Some(value) => self.entries.insert(key.into(), value),
         };
         let removed = before.as_ref().map_or(0, |before| key.len() + before.as_slice().len());
@@ -97,50 +98,82 @@ impl Table {
         before
     }
 
-    fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        let found = match Blob::is_cheap(key) {
-            true => self.entries.get(&Blob::from(key)),
-            false => self.entries.get(key),
-        };
-        found.map(Blob::as_slice)
+    /// Removes the entries of a range of keys, both ends included, for good.
+    pub(crate) fn clear(&mut self, from: &[u8], to: &[u8]) {
+        if from > to {
+            return;
+        }
+        let range = (Bound::Included(Blob::borrowed(from)), Bound::Included(Blob::borrowed(to)));
+        let keys: Vec<Owned> = in_range(&self.entries, range).map(|(key, _)| key.as_slice().into()).collect();
+        keys.iter().for_each(|key| drop(self.set(key.as_slice(), None)));
+    }
+
+    fn get<'a>(&'a self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let entries: &Entries<'a> = &self.entries;
+        entries.get(&Blob::borrowed(key)).map(Blob::as_slice)
     }
 
     /// The entries behind a key, in key order.
-    pub(crate) fn after(&self, key: Option<&[u8]>) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let start = key.map_or(Bound::Unbounded, Bound::Excluded);
-        let found = self.entries.range::<[u8], _>((start, Bound::Unbounded));
-        found.map(|(key, value)| (key.as_slice(), value.as_slice()))
+    pub(crate) fn after<'a>(&'a self, key: Option<&'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let start = key.map_or(Bound::Unbounded, |key| Bound::Excluded(Blob::borrowed(key)));
+        in_range(&self.entries, (start, Bound::Unbounded)).map(slices)
     }
 
-    /// What changed. A key that has again the value that it had does not count.
+    /// Of all keys and values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What changed since the last commit.
     pub(crate) fn changes(&self) -> Changes<'_> {
-        let mut changes = Changes::default();
-        changes.touched.reserve(self.undo.len());
-        for (key, before) in &self.undo {
-            if let Entry::Vacant(first) = changes.touched.entry(key) {
-                let now = self.get(key);
-                first.insert(now != before.as_ref().map(Blob::as_slice));
-                if now != before.as_ref().map(Blob::as_slice) {
-                    changes.records.push((key, now));
-                }
-            }
-        }
-        changes
+        Changes::find(&self.entries, &self.undo)
     }
 }
 
-impl Changes<'_> {
-    /// Whether the records have this key.
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        self.touched.get(key).is_some_and(|changed| *changed)
+fn in_range<'a>(
+    entries: &'a Entries<'a>,
+    range: (Bound<Blob<'a>>, Bound<Blob<'a>>),
+) -> impl Iterator<Item = (&'a Blob<'a>, &'a Owned)> {
+    entries.range(range)
+}
+
+fn slices<'a>((key, value): (&'a Blob<'_>, &'a Owned)) -> (&'a [u8], &'a [u8]) {
+    (key.as_slice(), value.as_slice())
+}
+
+/// Bytes that become pieces of one buffer.
+#[derive(Default)]
+struct Copies {
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Copies {
+    fn add(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.ends.push(self.buffer.len());
+    }
+
+    fn finish(self) -> impl Iterator<Item = Bytes> {
+        let buffer = Bytes::from(self.buffer);
+        let mut start = 0;
+        self.ends.into_iter().map(move |end| buffer.slice(std::mem::replace(&mut start, end)..end))
     }
 }
 
 impl StateShard for Shard {
     fn get_many(&self, table: &str, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
         let Some(table) = self.tables.get(table) else { return Ok(vec![None; keys.len()]) };
-        let value_of = |key: &&[u8]| table.get(key).map(Bytes::copy_from_slice);
-        Ok(keys.iter().map(value_of).collect())
+        let found: Vec<Option<&[u8]>> = keys.iter().map(|key| table.get(key)).collect();
+        let mut values = Copies::default();
+        found.iter().flatten().for_each(|value| values.add(value));
+        let mut values = values.finish();
+        Ok(found.iter().map(|found| found.and_then(|_| values.next())).collect())
     }
 
     fn apply(&mut self, table: &str, changes: Vec<StateOp>) -> Result<()> {
@@ -161,16 +194,19 @@ impl StateShard for Shard {
         if keys.start >= keys.end {
             return Ok(Vec::new());
         }
-        let range = (Bound::Included(keys.start), Bound::Excluded(keys.end));
-        let found =
-            self.tables.get(table).into_iter().flat_map(|table| table.entries.range::<[u8], _>(range));
-        let copy = |(key, value): (&Blob, &Blob)| {
-            (Bytes::copy_from_slice(key.as_slice()), Bytes::copy_from_slice(value.as_slice()))
-        };
-        Ok(found.take(limit).map(copy).collect())
+        let Some(table) = self.tables.get(table) else { return Ok(Vec::new()) };
+        let [start, end] = [keys.start, keys.end].map(Blob::borrowed);
+        let found = in_range(&table.entries, (Bound::Included(start), Bound::Excluded(end)));
+        let mut copies = Copies::default();
+        for (key, value) in found.take(limit).map(slices) {
+            copies.add(key);
+            copies.add(value);
+        }
+        let mut copies = copies.finish();
+        Ok(std::iter::from_fn(|| Some((copies.next()?, copies.next()?))).collect())
     }
 
     fn len(&self, table: &str) -> u64 {
-        self.tables.get(table).map_or(0, |table| table.entries.len() as u64)
+        self.tables.get(table).map_or(0, |table| table.len() as u64)
     }
 }

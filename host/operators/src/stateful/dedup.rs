@@ -6,11 +6,12 @@
 //! Tables (`[…]` are parts of the key; the value is empty if not said otherwise):
 //! * never forgotten: `keys` = `[key group][key]`;
 //! * by the event time among the keys: `keys` = `[time][key group][key]`, so that what is over stands together;
-//! * within the watermark: `keys` = `[key group][key]` → expiry, and the index `expiry` of these.
+//! * within the watermark: `keys` = `[key group][key]` → expiry. A key of more than [`SHORT_KEY`] bytes has 7 bytes of
+//!   its hash before it, so that the index `expiry` need not hold all of it: it names what the entry begins with.
 
 use super::event_time::{EventTimes, micros, without_late_rows};
 use super::keyed::{Keys, gather};
-use super::layout::{Arena, NO_TIME, for_entries, sorted_order, sorted_removals, through_time};
+use super::layout::{Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
@@ -22,6 +23,13 @@ use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
 use pelton_state::{RowCodec, ordered_i64};
 use std::sync::Arc;
+
+/// The longest key that is in the index as it is.
+const SHORT_KEY: usize = 16;
+/// The length of the beginning by which the index knows longer ones.
+const NAMED_BY: usize = 8;
+/// If more than one in so many entries may be over, all are looked at.
+const SCAN_WORTH: u64 = 4;
 
 /// See the module.
 pub(crate) struct Dedup {
@@ -100,12 +108,16 @@ impl Dedup {
 
     /// The key in the table, in front of which the time stands if keys are forgotten by it.
     fn state_keys(&self, candidates: &[(&Source, usize)]) -> Vec<Bytes> {
-        let longest = candidates.first().map_or(0, |(source, row)| source.keys.get(*row).len() + 9);
+        let longest = candidates.first().map_or(0, |(source, row)| source.keys.get(*row).len() + 12);
         let mut arena = Arena::with_capacity(candidates.len(), longest);
         for (source, row) in candidates {
             let (group, key) = ([source.keys.key_group(*row)], source.keys.get(*row));
             match self.expiry {
                 DedupExpiry::EventTime => arena.push(&[&ordered_i64(source.times[*row]), &group, key]),
+                DedupExpiry::Within { .. } if key.len() > SHORT_KEY => {
+                    let hash = source.keys.hash(*row).to_be_bytes();
+                    arena.push(&[&group, &hash[..NAMED_BY - 1], key]);
+                }
                 _ => arena.push(&[&group, key]),
             }
         }
@@ -123,7 +135,7 @@ impl Dedup {
         new.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
         let updated = new.len() as u64;
         if let DedupExpiry::Within { .. } = self.expiry {
-            let times = new.iter().map(|(key, time)| (time.unwrap_or(NO_TIME), &key[..]));
+            let times = new.iter().map(|(key, time)| (time.unwrap_or(NO_TIME), in_index(key)));
             self.index.add(scope, state, times.collect())?;
             let mut values = Arena::with_capacity(new.len(), 8);
             new.iter().for_each(|(_, time)| values.push(&[&ordered_i64(time.unwrap_or(NO_TIME))]));
@@ -152,13 +164,49 @@ impl Dedup {
                 })?;
             }
             DedupExpiry::Within { .. } => {
-                self.index.expire(state, over, |state, keys| {
-                    state.apply(&self.keys_table, sorted_removals(&keys))
+                let mut beginnings = Vec::new();
+                self.index.expire(state, over, |_, some| {
+                    beginnings.extend(some);
+                    Ok(())
                 })?;
+                self.forget_beginnings(beginnings, through_time(over), state)?;
             }
         }
         Ok(before.saturating_sub(state.len(&self.keys_table)))
     }
+}
+
+impl Dedup {
+    /// Forgets the keys that begin so, if their time is before the end. All others have a later one.
+    fn forget_beginnings(
+        &self,
+        mut beginnings: Vec<Bytes>,
+        end: [u8; 8],
+        state: &mut dyn StateShard,
+    ) -> Result<()> {
+        if beginnings.is_empty() {
+            return Ok(());
+        }
+        let forget = |state: &mut dyn StateShard, entries: Vec<(Bytes, Bytes)>| {
+            let over = entries.into_iter().filter(|(_, time)| time[..] < end[..]);
+            state.apply(&self.keys_table, over.map(|(key, _)| StateOp::Remove(key)).collect())
+        };
+        if beginnings.len() as u64 * SCAN_WORTH >= state.len(&self.keys_table) {
+            // Key groups are less.
+            return for_entries(state, &self.keys_table, &[], &[u8::MAX], forget);
+        }
+        beginnings.sort_unstable();
+        beginnings.dedup();
+        for beginning in beginnings {
+            for_entries(state, &self.keys_table, &beginning, &prefix_end(&beginning), forget)?;
+        }
+        Ok(())
+    }
+}
+
+/// How the index names an entry.
+fn in_index(key: &[u8]) -> &[u8] {
+    if key.len() > SHORT_KEY + 1 { &key[..NAMED_BY] } else { key }
 }
 
 impl Operator for Dedup {

@@ -7,14 +7,14 @@ use arrow::compute::interleave;
 use arrow::datatypes::SchemaRef;
 use pelton_core::Result;
 use pelton_plan::ROWS_PER_BATCH_MAX;
-use pelton_state::{EncodedRows, RowCodec, key_group};
+use pelton_state::{EncodedRows, RowCodec, group_of_hash, key_hash};
 
 /// The bytes of the keys of some rows.
 pub(crate) enum Keys {
     /// There are no key columns: all rows have the same, empty key.
     Same,
-    /// One a row.
-    Encoded(EncodedRows),
+    /// One a row, and their hashes.
+    Encoded(EncodedRows, Vec<u64>),
 }
 
 impl Keys {
@@ -22,21 +22,29 @@ impl Keys {
     pub(crate) fn encode(codec: &RowCodec, columns: &[ArrayRef]) -> Result<Self> {
         match columns {
             [] => Ok(Self::Same),
-            columns => codec.encode_keys(columns).map(Self::Encoded),
+            columns => {
+                let rows = codec.encode_keys(columns)?;
+                let hashes = rows.iter().map(key_hash).collect();
+                Ok(Self::Encoded(rows, hashes))
+            }
         }
     }
     /// The bytes of a row's key.
     pub(crate) fn get(&self, row: usize) -> &[u8] {
         match self {
             Self::Same => &[],
-            Self::Encoded(rows) => rows.get(row),
+            Self::Encoded(rows, _) => rows.get(row),
         }
     }
     /// The key group of a row's key.
     pub(crate) fn key_group(&self, row: usize) -> u8 {
+        group_of_hash(self.hash(row))
+    }
+    /// The hash of a row's key.
+    pub(crate) fn hash(&self, row: usize) -> u64 {
         match self {
-            Self::Same => key_group(&[]),
-            Self::Encoded(rows) => rows.key_group(row),
+            Self::Same => key_hash(&[]),
+            Self::Encoded(_, hashes) => hashes[row],
         }
     }
 }

@@ -4,8 +4,8 @@
 //! A row makes the session `[time, time + gap)`; sessions of a key are one if one begins at the other's end or before.
 //! `prepare` does that within a part, `run` with all parts of a shard and with the stored sessions.
 //!
-//! State: `name/sessions` holds for each key ([key group][keys]) all of its sessions (see [`value`]); `name/ends` has
-//! one entry a session, [end][start][key group][keys], by which those that are over are found.
+//! State: `name/sessions` has an entry for each session, `[key group][keys][start]` (see [`value`]). If sessions are
+//! over some day, the index `name/ends` names them by their ends; those that have grown since then are in it again.
 
 mod partial;
 mod shard;
@@ -13,6 +13,7 @@ mod value;
 
 use super::aggregate::calls::Calls;
 use super::aggregate::keys::{shaped, window_array};
+use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
 use crate::watermark::US_PER_MS;
 use arrow::array::{ArrayRef, RecordBatch};
@@ -108,7 +109,7 @@ impl SessionWindows {
 
 impl Operator for SessionWindows {
     fn counted_tables(&self, name: &str) -> Vec<String> {
-        vec![ends_table(name)]
+        vec![sessions_table(name)]
     }
 
     fn prepare(&self, scope: &NodeScope<'_>, _: usize, rows: &[RecordBatch]) -> Result<Prepared> {
@@ -131,13 +132,13 @@ impl Operator for SessionWindows {
         }
         let mut shard = shard::Shard {
             operator: self,
-            sessions: format!("{}/sessions", scope.name),
-            ends: ends_table(scope.name),
+            sessions: sessions_table(scope.name),
+            ends: TimeIndex::new(format!("{}/ends", scope.name)),
             state,
             output: ShardOutput::default(),
         };
         if !partials.is_empty() {
-            shard.take(partials)?;
+            shard.take(scope, partials)?;
         }
         match (self.mode, self.horizon_us(scope.watermark_ms)) {
             (OutputMode::Complete, _) => shard.give_all()?,
@@ -159,6 +160,6 @@ impl Operator for SessionWindows {
     }
 }
 
-fn ends_table(name: &str) -> String {
-    format!("{name}/ends")
+fn sessions_table(name: &str) -> String {
+    format!("{name}/sessions")
 }

@@ -4,8 +4,10 @@
 //! "PELTONST"  version u32  header length u32  CRC32 of the header u32  header (JSON)  changes  sweep
 //! ```
 //! Numbers are little-endian. The header names the lengths and the CRC32 of both sections. A section is a sequence of
-//! groups: shard (a byte), table (sized), number of records (u32), and the records: key (sized), then 0 for a removal
-//! or the value's length + 1 as varint and the value. *Sized*: the length as varint, then the bytes.
+//! groups: shard (a byte), table (sized), number of ranges that are cleared (u32), number of entries that are set
+//! (u32), the ranges (first key, last key), the entries (key, value (sized)). *Sized*: the length as varint, then the
+//! bytes. A *key*: how many bytes it has in common with the key before it in the group, as varint, then the others
+//! (sized).
 //!
 //! Called by the store and by its restoration; never does I/O, never trusts a length.
 
@@ -16,7 +18,7 @@ use pelton_core::BatchId;
 use serde::{Deserialize, Serialize};
 
 /// The version that is written, and the only one that is read.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 const MAGIC: &[u8; 8] = b"PELTONST";
 const HEAD: usize = MAGIC.len() + 12;
 
@@ -85,41 +87,68 @@ pub(super) struct Position {
 /// A section being written.
 #[derive(Debug, Default)]
 pub(super) struct Section {
-    pub(super) bytes: Vec<u8>,
-    pub(super) records: u64,
+    /// One after the other, its bytes.
+    parts: Vec<Vec<u8>>,
+    records: u64,
 }
 
 impl Section {
-    /// Appends a group; without records there is none.
-    pub(super) fn push<'a>(
-        &mut self,
-        shard: usize,
-        table: &str,
-        records: impl ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
-    ) {
-        if records.len() == 0 {
+    /// Puts another section behind this one.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.parts.append(&mut other.parts);
+        self.records += other.records;
+    }
+
+    /// Appends a group; without ranges and entries there is none.
+    pub(super) fn push(&mut self, shard: usize, table: &str, cleared: &[Pair<'_>], set: &[Pair<'_>]) {
+        if cleared.is_empty() && set.is_empty() {
             return;
         }
-        self.records += records.len() as u64;
-        self.bytes.push(shard as u8);
-        varint::push_sized(table.as_bytes(), &mut self.bytes);
-        self.bytes.extend_from_slice(&(records.len() as u32).to_le_bytes());
-        for (key, value) in records {
-            varint::push_sized(key, &mut self.bytes);
-            match value {
-                None => self.bytes.push(0),
-                Some(value) => {
-                    varint::push(value.len() + 1, &mut self.bytes);
-                    self.bytes.extend_from_slice(value);
-                }
-            }
+        self.records += (cleared.len() + set.len()) as u64;
+        if self.parts.is_empty() {
+            self.parts.push(Vec::new());
+        }
+        let Some(out) = self.parts.last_mut() else { return };
+        let bytes = |(left, right): &Pair<'_>| left.len() + right.len() + 4;
+        out.reserve(table.len() + 16 + cleared.iter().chain(set).map(bytes).sum::<usize>());
+        out.push(shard as u8);
+        varint::push_sized(table.as_bytes(), out);
+        for count in [cleared.len(), set.len()] {
+            out.extend_from_slice(&(count as u32).to_le_bytes());
+        }
+        let mut before = &[][..];
+        for (first, last) in cleared {
+            push_key(std::mem::replace(&mut before, first), first, out);
+            push_key(std::mem::replace(&mut before, last), last, out);
+        }
+        for (key, value) in set {
+            push_key(std::mem::replace(&mut before, key), key, out);
+            varint::push_sized(value, out);
         }
     }
 
-    pub(super) fn info(&self) -> SectionInfo {
-        let crc32 = crc32fast::hash(&self.bytes);
-        SectionInfo { bytes: self.bytes.len() as u64, crc32, records: self.records }
+    pub(super) fn is_empty(&self) -> bool {
+        self.records == 0
     }
+
+    fn len(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
+    }
+
+    pub(super) fn info(&self) -> SectionInfo {
+        let mut crc32 = crc32fast::Hasher::new();
+        self.parts.iter().for_each(|part| crc32.update(part));
+        SectionInfo { bytes: self.len() as u64, crc32: crc32.finalize(), records: self.records }
+    }
+}
+
+/// An entry, or the ends of a range of keys.
+pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn push_key(before: &[u8], key: &[u8], out: &mut Vec<u8>) {
+    let common = before.iter().zip(key).take_while(|(before, now)| before == now).count();
+    varint::push(common, out);
+    varint::push_sized(&key[common..], out);
 }
 
 /// The bytes of a file, and how it is named.
@@ -130,12 +159,13 @@ pub(super) fn write(
 ) -> serde_json::Result<(Vec<u8>, Link)> {
     let json = serde_json::to_vec(header)?;
     let crc32 = crc32fast::hash(&json);
-    let mut bytes = Vec::with_capacity(HEAD + json.len() + changes.bytes.len() + sweep.bytes.len());
+    let mut bytes = Vec::with_capacity(HEAD + json.len() + changes.len() + sweep.len());
     bytes.extend_from_slice(MAGIC);
     for number in [FORMAT, json.len() as u32, crc32] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    for part in [&json, &changes.bytes, &sweep.bytes] {
+    bytes.extend_from_slice(&json);
+    for part in changes.parts.iter().chain(&sweep.parts) {
         bytes.extend_from_slice(part);
     }
     let link = Link { batch: header.batch, bytes: bytes.len() as u64, crc32 };
@@ -193,17 +223,32 @@ pub(super) fn replay(mut bytes: &[u8], tables: &mut Tables) -> Option<()> {
         bytes = rest;
         let name = std::str::from_utf8(take_sized(&mut bytes)?).ok()?;
         let table = tables.shards.get_mut(usize::from(*shard))?.table(name);
-        let (count, rest) = bytes.split_first_chunk::<4>()?;
+        let (cleared, rest) = bytes.split_first_chunk::<4>()?;
+        let (set, rest) = rest.split_first_chunk::<4>()?;
         bytes = rest;
-        for _ in 0..u32::from_le_bytes(*count) {
-            let key = take_sized(&mut bytes)?;
-            let value = match varint::take(&mut bytes)?.checked_sub(1) {
-                None => None,
-                Some(length) => Some(Blob::from(take(&mut bytes, length)?)),
-            };
-            table.set(key, value);
+        let (mut key, mut first) = (Vec::new(), Vec::new());
+        for _ in 0..u32::from_le_bytes(*cleared) {
+            take_key(&mut bytes, &mut key)?;
+            first.clone_from(&key);
+            take_key(&mut bytes, &mut key)?;
+            table.clear(&first, &key);
+        }
+        for _ in 0..u32::from_le_bytes(*set) {
+            take_key(&mut bytes, &mut key)?;
+            table.set(&key, Some(Blob::from(take_sized(&mut bytes)?)));
         }
     }
+    Some(())
+}
+
+/// Makes of a key the one after it.
+fn take_key(bytes: &mut &[u8], key: &mut Vec<u8>) -> Option<()> {
+    let common = varint::take(bytes)?;
+    if common > key.len() {
+        return None;
+    }
+    key.truncate(common);
+    key.extend_from_slice(take_sized(bytes)?);
     Some(())
 }
 

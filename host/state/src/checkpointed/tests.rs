@@ -287,13 +287,13 @@ fn missing_and_newer_files_are_named() {
         let file = path(BatchId(2));
         let bytes = query.files.read(&file).await.unwrap().unwrap();
         let mut newer = bytes.to_vec();
-        newer[8] = 2;
+        newer[8] = 3;
         query.files.replace(&file, newer.into()).await.unwrap();
         let error = query.open().await.unwrap_err();
         assert_eq!(
             error.message(),
-            "the state after micro-batch 3 cannot be restored: memory:////deltas/2 is of format 2, this version of \
-             Pelton reads format 1"
+            "the state after micro-batch 3 cannot be restored: memory:////deltas/2 is of format 3, this version of \
+             Pelton reads format 2"
         );
         query.files.delete(&file).await.unwrap();
         let error = query.open().await.unwrap_err();
@@ -302,7 +302,7 @@ fn missing_and_newer_files_are_named() {
         let error = query.open().await.unwrap_err();
         assert_eq!(
             error.message(),
-            "the commit log names state of format 7, this version of Pelton reads format 1"
+            "the commit log names state of format 7, this version of Pelton reads format 2"
         );
     });
 }

@@ -1,61 +1,53 @@
-//! The sessions of a key as bytes: for each, in the order of time, its start and its end (microseconds, 8 bytes each,
-//! little-endian), the length of its state (4 bytes, little-endian) and the state.
+//! A session as an entry of the state: the key is the key of its rows and its start, the value its end and its state.
+//! Times are microseconds; the start is written so that it sorts, the end little-endian.
 
+use crate::stateful::layout::Arena;
+use bytes::Bytes;
 use pelton_core::{Error, Result};
+use pelton_state::split_ordered_i64;
 
 /// A stored session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored<'a> {
+    /// `[key group][keys]`
+    pub(super) key: &'a [u8],
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) state: &'a [u8],
 }
 
-/// Adds a session.
-pub(super) fn write(session: Stored<'_>, into: &mut Vec<u8>) -> Result<()> {
-    let length = u32::try_from(session.state.len());
-    let length = length.map_err(|_| Error::data("the state of a session exceeds 4 GiB"))?;
-    into.extend(session.start.to_le_bytes());
-    into.extend(session.end.to_le_bytes());
-    into.extend(length.to_le_bytes());
-    into.extend(session.state);
-    Ok(())
+/// Adds the value of a session.
+pub(super) fn write(end: i64, state: &[u8], into: &mut Arena) {
+    into.push(&[&end.to_le_bytes(), state]);
 }
 
-/// The sessions.
-pub(super) fn read(mut value: &[u8]) -> Result<Vec<Stored<'_>>> {
-    let mut sessions = Vec::new();
-    while !value.is_empty() {
-        let session = read_one(&mut value);
-        sessions.push(session.ok_or_else(|| Error::data("the stored sessions of a key are damaged"))?);
-    }
-    Ok(sessions)
-}
-
-fn read_one<'a>(value: &mut &'a [u8]) -> Option<Stored<'a>> {
-    let (start, rest) = value.split_first_chunk::<8>()?;
-    let (end, rest) = rest.split_first_chunk::<8>()?;
-    let (length, rest) = rest.split_first_chunk::<4>()?;
-    let (state, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    *value = rest;
-    Some(Stored { start: i64::from_le_bytes(*start), end: i64::from_le_bytes(*end), state })
+/// The session of an entry.
+pub(super) fn read((name, value): &(Bytes, Bytes)) -> Result<Stored<'_>> {
+    let session = name.split_last_chunk::<8>().zip(value.split_first_chunk::<8>());
+    let Some(((key, start), (end, state))) = session else {
+        return Err(Error::data("a stored session is damaged: it is cut off")
+            .hint("restore the checkpoint from a copy, or start with a new one"));
+    };
+    let (start, _) = split_ordered_i64(start)?;
+    Ok(Stored { key, start, end: i64::from_le_bytes(*end), state })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pelton_state::ordered_i64;
 
     #[test]
     fn sessions_come_back_and_cut_off_bytes_are_an_error() {
-        let sessions = [
-            Stored { start: i64::MIN, end: -1, state: &[] },
-            Stored { start: 0, end: i64::MAX, state: &[1, 2, 3] },
-        ];
-        let mut bytes = Vec::new();
-        sessions.iter().for_each(|session| write(*session, &mut bytes).expect("written"));
-        assert_eq!(read(&bytes).expect("read"), sessions);
-        for cut in (1..bytes.len()).filter(|cut| *cut != 20) {
-            assert!(read(&bytes[..cut]).is_err(), "{cut}");
+        for (key, start, end, state) in [(&b"k"[..], i64::MIN, -1, &b""[..]), (b"", 0, i64::MAX, b"state")] {
+            let mut value = Arena::default();
+            write(end, state, &mut value);
+            let name = Bytes::from([key, &ordered_i64(start)].concat());
+            let value = value.finish().remove(0);
+            let entry = (name.clone(), value.clone());
+            assert_eq!(read(&entry).expect("read"), Stored { key, start, end, state });
+            assert!(read(&(name.slice(..7), value.clone())).is_err());
+            assert!(read(&(name, value.slice(..7))).is_err());
         }
     }
 }

@@ -236,6 +236,15 @@ impl Operator for Dedup {
         self.has_watermark
     }
 
+    fn state_form(&self) -> String {
+        let time = self.event_time.and_then(|time| self.keys.iter().position(|key| *key == time.column));
+        match (self.expiry, time) {
+            (DedupExpiry::EventTime, Some(time)) => format!("keys by time, which is key {}", time + 1),
+            (DedupExpiry::Within { .. }, _) => "keys, and when they expire".to_owned(),
+            _ => "keys".to_owned(),
+        }
+    }
+
     fn waits_for(&self) -> String {
         match self.expiry {
             DedupExpiry::Never => "nothing; no key is ever forgotten".to_owned(),

@@ -120,6 +120,20 @@ impl Keys {
         self.window.as_ref().map(|(_, windows)| *windows).filter(|windows| !windows.is_tumbling())
     }
 
+    /// How the keys are laid out, for a description of the state.
+    pub(super) fn form(&self) -> String {
+        match self.time {
+            Some(Time::Window) => "groups by the end of their window".to_owned(),
+            Some(Time::Expr(key)) => format!("groups by time, which is key {}", self.position_of(key) + 1),
+            None => "groups".to_owned(),
+        }
+    }
+
+    /// Where a key stands in the result.
+    fn position_of(&self, key: usize) -> usize {
+        self.columns.iter().position(|column| *column == KeyColumn::Expr(key)).unwrap_or(key)
+    }
+
     /// What the watermark passes when a group is over, for a person.
     pub(super) fn expiry_text(&self) -> String {
         match self.time {

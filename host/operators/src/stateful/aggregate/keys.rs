@@ -13,6 +13,7 @@
 use super::calls::evaluate;
 use super::window::Windows;
 use crate::stateful::NodeScope;
+use crate::stateful::event_time::is_time;
 use crate::stateful::late::{LateRow, letters};
 use crate::stateful::layout::NO_TIME;
 use crate::watermark::{floor_ms, micros};
@@ -362,21 +363,6 @@ pub(in crate::stateful) fn shaped(
     let columns = columns.into_iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
-}
-
-fn is_time(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Timestamp(..) => true,
-        DataType::Struct(parts) => {
-            let is = |at: usize, name: &str| {
-                parts.get(at).is_some_and(|part: &FieldRef| {
-                    part.name() == name && matches!(part.data_type(), DataType::Timestamp(..))
-                })
-            };
-            parts.len() == 2 && is(0, "start") && is(1, "end")
-        }
-        _ => false,
-    }
 }
 
 /// The panes of times, none of which is NULL. Times come mostly in order: the last pane is tried first.

@@ -1,6 +1,6 @@
 //! Every example runs as it stands, and gives what it is known to give.
 //!
-//! A folder under `examples/` with a `pipeline.yaml` has a test here, or the last one fails.
+//! A numbered folder under `examples/` has a test here, or the last one fails.
 
 use anyhow::{Result, ensure};
 use pelton_tests::{Pelton, committed_rows, plugin, repository};
@@ -9,10 +9,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The examples that the tests below run.
-const TESTED: [&str; 3] = ["01-flights", "02-rate-console", "03-malformed"];
+const TESTED: [&str; 5] =
+    ["01-flights", "02-rate-console", "03-malformed", "04-credit-limits", "05-flights-joins"];
 
-fn run(example: &str, folder: &Path) -> Result<Pelton> {
-    let pipeline = format!("examples/{example}/pipeline.yaml");
+/// A run of a pipeline file, with its checkpoint in a folder.
+fn run(pipeline: &str, folder: &Path) -> Result<Pelton> {
+    let pipeline = format!("examples/{pipeline}");
     Ok(Pelton::new(["run", pipeline.as_str()])?.set("checkpoint", &folder.join("checkpoint")))
 }
 
@@ -33,17 +35,17 @@ fn same_as(rows: &[String], golden: &str) -> Result<()> {
     Ok(())
 }
 
-/// The flights with times of change in the order of their days: files are taken by their times, and a checkout
+/// A folder's files with times of change in the order of their names: files are taken by their times, and a checkout
 /// gives them any.
-fn days_in_order(to: &Path) -> Result<()> {
+fn in_order(data: &str, to: &Path) -> Result<()> {
     std::fs::create_dir(to)?;
-    let entries = std::fs::read_dir(repository().join("examples/data/flights"))?;
-    let mut days = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    days.sort();
-    for (day, from) in days.iter().enumerate() {
+    let entries = std::fs::read_dir(repository().join("examples/data").join(data))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    for (at, from) in files.iter().enumerate() {
         let copy = to.join(from.file_name().unwrap_or_default());
         std::fs::copy(from, &copy)?;
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + day as u64);
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + at as u64);
         std::fs::File::options().append(true).open(&copy)?.set_modified(time)?;
     }
     Ok(())
@@ -53,8 +55,8 @@ fn days_in_order(to: &Path) -> Result<()> {
 fn flights_are_filtered_mapped_and_written_as_json() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (input, output) = (folder.path().join("input"), folder.path().join("output"));
-    days_in_order(&input)?;
-    let finished = run("01-flights", folder.path())?
+    in_order("flights", &input)?;
+    let finished = run("01-flights/pipeline.yaml", folder.path())?
         .set("sources.flights.path", &input)
         .args(["--trigger", "available_now", "--summary", "json"])
         .arg("--plugin")
@@ -75,7 +77,7 @@ fn flights_are_filtered_mapped_and_written_as_json() -> Result<()> {
 #[test]
 fn rate_prints_tables_until_it_is_told_to_stop() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let finished = run("02-rate-console", folder.path())?.interrupt_at("|4     |")?;
+    let finished = run("02-rate-console/pipeline.yaml", folder.path())?.interrupt_at("|4     |")?;
     ensure!(finished.code == Some(0), "Ctrl-C is a good end: {finished:?}");
     ensure!(finished.stdout.contains("|value|square|"), "no table in\n{}", finished.stdout);
     ensure!(finished.stdout.contains("|2    |4     |"), "no row in\n{}", finished.stdout);
@@ -86,7 +88,7 @@ fn rate_prints_tables_until_it_is_told_to_stop() -> Result<()> {
 fn malformed_lines_go_to_the_dead_letters_and_harm_no_neighbour() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("output");
-    run("03-malformed", folder.path())?.set("sink.path", &output).succeed()?;
+    run("03-malformed/pipeline.yaml", folder.path())?.set("sink.path", &output).succeed()?;
     same_as(&committed_rows(&output)?, "examples/03-malformed/expected.csv")?;
 
     let letters = std::fs::read_to_string(folder.path().join("checkpoint/dead-letters/0.jsonl"))?;
@@ -100,11 +102,53 @@ fn malformed_lines_go_to_the_dead_letters_and_harm_no_neighbour() -> Result<()> 
 }
 
 #[test]
+fn transactions_come_out_in_each_output_mode_as_it_gives_them() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (input, output) = (folder.path().join("input"), folder.path().join("output"));
+    in_order("transactions", &input)?;
+    let mode = |name: &str| -> Result<Pelton> {
+        let pipeline = format!("04-credit-limits/{name}.yaml");
+        Ok(run(&pipeline, &folder.path().join(name))?.set("sources.transactions.path", &input))
+    };
+    mode("append")?.set("sink.path", &output).succeed()?;
+    same_as(&committed_rows(&output)?, "examples/04-credit-limits/expected-append.jsonl")?;
+    for (name, golden) in [("update", "expected-update.jsonl"), ("complete", "expected-complete.txt")] {
+        let printed = mode(name)?.succeed()?.stdout;
+        let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+        same_as(&lines, &format!("examples/04-credit-limits/{golden}"))?;
+    }
+    for (batch, transaction) in [(5, "4002"), (10, "4121")] {
+        let path = folder.path().join(format!("update/checkpoint/dead-letters/{batch}.jsonl"));
+        let letters = std::fs::read_to_string(path)?;
+        ensure!(letters.lines().count() == 1 && letters.contains(transaction), "{letters}");
+    }
+    Ok(())
+}
+
+#[test]
+fn flights_are_joined_with_airlines_and_planes_and_counted_by_the_hour() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (input, output) = (folder.path().join("input"), folder.path().join("output"));
+    in_order("flights", &input)?;
+    let finished = run("05-flights-joins/pipeline.yaml", folder.path())?
+        .set("sources.flights.path", &input)
+        .set("sink.path", &output)
+        .args(["--trigger", "available_now", "--summary", "json"])
+        .succeed()?;
+    let summary = summary(&finished.stderr)?;
+    ensure!(summary["rows_in"] == 20_013 && summary["rows_late"] == 0, "{summary}");
+    ensure!(summary["batches"] == 24, "23 days, then one without data that closes the last hours: {summary}");
+
+    let shown: Vec<String> = committed_rows(&output)?.iter().step_by(200).cloned().collect();
+    same_as(&shown, "examples/05-flights-joins/expected.jsonl")
+}
+
+#[test]
 fn no_example_is_left_out() -> Result<()> {
     for entry in std::fs::read_dir(repository().join("examples"))? {
         let path = entry?.path();
-        if path.join("pipeline.yaml").is_file() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name.starts_with(|first: char| first.is_ascii_digit()) {
             ensure!(TESTED.contains(&name.as_str()), "examples/{name} has no test");
             ensure!(path.join("README.md").is_file(), "examples/{name} has no README.md");
         }

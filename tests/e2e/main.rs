@@ -9,6 +9,8 @@ mod law;
 /// Sizes, headers, and words that must not be in the code.
 mod tidy;
 
+/// The same file as a stream and as one batch.
+mod batch;
 /// The command line: help, exit codes, errors, `pipe`, `plugin new` and `build`.
 mod commands;
 /// The same cases against plugins in every language.
@@ -17,7 +19,7 @@ mod conformance;
 mod crash;
 /// Every example, its output compared with what it should be.
 mod examples;
-/// The stateless queries that real Spark answered.
+/// The queries that real Spark answered.
 mod oracle;
 /// Generated pages are what the program would generate now.
 mod pages;

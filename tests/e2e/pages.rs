@@ -50,6 +50,26 @@ fn documents_link_to_what_exists() -> Result<()> {
     Ok(())
 }
 
+/// Every fragment of the chapter on time is a part of a script that runs.
+#[test]
+fn the_chapter_on_time_shows_what_runs() -> Result<()> {
+    let page = std::fs::read_to_string(repository().join("docs/time.md"))?;
+    let fragments = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let fragments: Vec<String> = fragments.map(without_indentation).collect();
+    let scripts = std::fs::read_dir(repository().join("examples/tests"))?
+        .map(|entry| Ok(without_indentation(&std::fs::read_to_string(entry?.path())?)))
+        .collect::<Result<Vec<_>>>()?;
+    let runs = |fragment: &String| scripts.iter().any(|script| script.contains(fragment.as_str()));
+    let others: Vec<String> = fragments.iter().filter(|fragment| !runs(fragment)).cloned().collect();
+    ensure!(fragments.len() > 10, "only {} fragments found", fragments.len());
+    ensure!(others.is_empty(), "in no script of examples/tests:\n{}", others.join("\n"));
+    Ok(())
+}
+
+fn without_indentation(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim())).collect()
+}
+
 fn markdown_files() -> Result<Vec<std::path::PathBuf>> {
     let mut folders: Vec<_> =
         ["", "docs", "examples", "examples/data", "plugins"].map(|folder| repository().join(folder)).into();

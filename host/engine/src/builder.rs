@@ -30,6 +30,7 @@ pub struct QueryBuilder {
     accept_changed_state: BTreeSet<String>,
     state: Option<Box<dyn StateStore>>,
     watermark_policy: WatermarkPolicy,
+    bounded: bool,
     no_data_batches: bool,
     sink: Option<Arc<dyn Sink>>,
     output_mode: OutputMode,
@@ -51,6 +52,7 @@ impl QueryBuilder {
             accept_changed_state: BTreeSet::new(),
             state: None,
             watermark_policy: WatermarkPolicy::default(),
+            bounded: false,
             no_data_batches: true,
             sink: None,
             output_mode: OutputMode::default(),
@@ -105,6 +107,14 @@ impl QueryBuilder {
     #[must_use]
     pub fn state(mut self, state: Box<dyn StateStore>) -> Self {
         self.state = Some(state);
+        self
+    }
+
+    /// The sources have an end, and one micro-batch takes all there is (trigger once): what would wait for a watermark is
+    /// final at its end, so the result is that of a query over tables. Default: no.
+    #[must_use]
+    pub fn bounded(mut self, bounded: bool) -> Self {
+        self.bounded = bounded;
         self
     }
 
@@ -204,6 +214,7 @@ impl QueryBuilder {
             layout,
             rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
             state: self.state.into(),
+            bounded: self.bounded,
             watermarks,
             no_data_batches: self.no_data_batches,
             sink,

@@ -100,7 +100,10 @@ fn same_form(then: &StateLayout, now: &StateLayout) -> Result<()> {
     }
     if then.form != now.form {
         let what = format!("its entries are laid out as '{}' and would now be as '{}'", then.form, now.form);
-        return Err(refused(then, now, &what));
+        return Err(refused(then, now, &what).hint(format!(
+            "the event time decides it: undo what was changed of watermarks or of the times among the keys, or {}",
+            UNDO.trim_start_matches("undo the change, or ")
+        )));
     }
     Ok(())
 }
@@ -115,7 +118,11 @@ fn same_columns(
     let one = what.trim_end_matches('s');
     if old.len() != new.len() {
         let (old, new) = (old.len(), new.len());
-        return Err(refused(then, now, &format!("it had {old} {what} and would now have {new}")));
+        return Err(refused(
+            then,
+            now,
+            &format!("the number of its {what} was {old} and would now be {new}"),
+        ));
     }
     let differs = old.iter().zip(new).enumerate().find(|(_, (old, new))| old.data_type != new.data_type);
     let Some((at, (old, new))) = differs else { return Ok(()) };

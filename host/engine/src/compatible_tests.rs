@@ -71,9 +71,13 @@ fn table() -> Vec<(&'static str, Vec<StateLayout>, Answer)> {
         (
             "a key more",
             changed(|l| l.keys.extend(columns("d: double"))),
-            Refused("it had 2 keys and would now have 3"),
+            Refused("the number of its keys was 2 and would now be 3"),
         ),
-        ("a key fewer", changed(|l| l.keys.truncate(1)), Refused("it had 2 keys and would now have 1")),
+        (
+            "a key fewer",
+            changed(|l| l.keys.truncate(1)),
+            Refused("the number of its keys was 2 and would now be 1"),
+        ),
         (
             "a value's type",
             changed(|l| l.values = columns("sum(s.d): double")),
@@ -82,7 +86,7 @@ fn table() -> Vec<(&'static str, Vec<StateLayout>, Answer)> {
         (
             "a value more",
             changed(|l| l.values.extend(columns("n: long"))),
-            Refused("it had 1 values and would now have 2"),
+            Refused("the number of its values was 1 and would now be 2"),
         ),
         (
             "another kind",
@@ -172,8 +176,8 @@ fn an_operator_that_only_lost_its_name_is_recognised() {
 fn a_refusal_shows_both_schemas() {
     let now = changed(|layout| layout.keys = columns("n: long"));
     let refused = goes_on(&[sums()], &now, &BTreeSet::new()).unwrap_err();
-    let expected = "the operator 'sql.aggregate' cannot go on with the state in the checkpoint: it had 2 keys and \
-                    would now have 1\n  checkpoint: keys (k: string, n: long), values (sum(s.v): long)\n  pipeline: \
-                    keys (n: long), values (sum(s.v): long)";
+    let expected = "the operator 'sql.aggregate' cannot go on with the state in the checkpoint: the number of its \
+                    keys was 2 and would now be 1\n  checkpoint: keys (k: string, n: long), values \
+                    (sum(s.v): long)\n  pipeline: keys (n: long), values (sum(s.v): long)";
     assert_eq!(refused.message(), expected);
 }

@@ -33,6 +33,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+/// A watermark behind all event times: what is told to the one micro-batch of a bounded run. In microseconds it still
+/// fits its type.
+const END_OF_TIME_MS: i64 = i64::MAX / 2000;
+
 /// What a trigger led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
@@ -144,11 +148,16 @@ impl Query {
     fn new_batch(&self, time_ms: i64, ranges: Vec<SourceOffsets>) -> BatchContext {
         let named = self.inputs.iter().map(|input| input.name.clone()).zip(ranges.iter().cloned());
         let digests = self.logic.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.digest.clone()));
-        let watermark_ms = self.watermarks.current_ms();
+        let (watermark_ms, late_watermark_ms) = match (self.watermarks.current_ms(), self.bounded) {
+            (None, _) => (None, None),
+            // All there will ever be is in this micro-batch: nothing is late, and everything is over after it.
+            (Some(_), true) => (Some(END_OF_TIME_MS), Some(-END_OF_TIME_MS)),
+            (now, false) => (now, Some(self.position.last_watermark_ms.unwrap_or(0))),
+        };
         let entry = OffsetEntry {
             batch_time_ms: time_ms,
             watermark_ms,
-            late_watermark_ms: watermark_ms.map(|_| self.position.last_watermark_ms.unwrap_or(0)),
+            late_watermark_ms,
             watermark_policy: watermark_ms.map(|_| self.watermarks.policy()),
             sources: named.collect(),
             plugins: digests.collect(),

@@ -83,6 +83,8 @@ pub struct Query {
     /// The state of the last micro-batch, if the query is stateful. A worker thread has it while operators run. (The
     /// mutex is never contended: it only lets a query be shared between threads, which a store need not allow.)
     pub(crate) state: Mutex<Option<Box<dyn StateStore>>>,
+    /// The sources have an end, and one micro-batch takes all there is.
+    pub(crate) bounded: bool,
     pub(crate) watermarks: WatermarkTracker,
     pub(crate) no_data_batches: bool,
     pub(crate) sink: Arc<dyn Sink>,

@@ -1,6 +1,7 @@
 //! Measures aggregations over event time without any I/O: rows a second of both halves, over state in memory.
 //!
-//! `cargo run --example aggregate -p pelton-operators` prints a line for each shape of query.
+//! `cargo run --example aggregate -p pelton-operators [-- WORD]` prints a line for each shape of query (with the word in
+//! its name).
 
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
@@ -27,7 +28,7 @@ struct Shape {
     keys: i64,
 }
 
-const SHAPES: [Shape; 6] = [
+const SHAPES: [Shape; 7] = [
     Shape {
         name: "tumbling 10 s: count, sum, max by 100 keys",
         sql: "SELECT window(ts, '10 seconds') AS w, k, count(*) AS n, sum(v) AS s, max(v) AS m FROM input GROUP BY 1, 2",
@@ -37,6 +38,11 @@ const SHAPES: [Shape; 6] = [
         name: "tumbling 10 s: count, sum, max by 10 k keys",
         sql: "SELECT window(ts, '10 seconds') AS w, k, count(*) AS n, sum(v) AS s, max(v) AS m FROM input GROUP BY 1, 2",
         keys: 10_000,
+    },
+    Shape {
+        name: "tumbling 10 s: count, sum, max by 50 k keys",
+        sql: "SELECT window(ts, '10 seconds') AS w, k, count(*) AS n, sum(v) AS s, max(v) AS m FROM input GROUP BY 1, 2",
+        keys: 50_000,
     },
     Shape {
         name: "tumbling 10 s: count, sum, max by 1 M keys",
@@ -63,7 +69,8 @@ const SHAPES: [Shape; 6] = [
 fn main() -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{ROWS} rows a micro-batch in parts of {ROWS_PER_PART}; state in memory; medians of {BATCHES}");
-    for shape in &SHAPES {
+    let word = std::env::args().nth(1).unwrap_or_default();
+    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&word)) {
         measure(shape, threads)?;
     }
     Ok(())

@@ -163,7 +163,7 @@ impl Node {
     /// The operator's watermark when the query's is `watermark_ms`. Like that one it never is before 1970.
     fn watermark(&self, watermark_ms: Option<i64>) -> Option<i64> {
         let offset_ms = self.watermark_offset_ms?;
-        watermark_ms.map(|watermark_ms| watermark_ms.saturating_add(offset_ms).max(0))
+        watermark_ms.map(|watermark_ms| watermark_ms.saturating_add(offset_ms).max(watermark_ms.min(0)))
     }
 
     /// Calls into the operator; its expressions find where they are.

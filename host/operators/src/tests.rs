@@ -21,6 +21,7 @@ mod functions;
 mod layouts;
 mod micro_batches;
 mod oracle;
+mod window_model;
 
 const ZONE: &str = "UTC";
 

@@ -111,6 +111,9 @@ impl Assembly {
         let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
         let plan = physical_plan(file, &plugins, &sources, &tables)?;
         check_accepted(file, &plan)?;
+        for warning in &plan.warnings {
+            tracing::warn!(query = %plan.name, "{warning}");
+        }
         let sink = match &self.given {
             Some(given) => Arc::clone(&given.sink),
             None => sink::open(file, &plan)?,
@@ -173,6 +176,7 @@ impl Assembly {
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
+            .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
         if let Some(state) = state {
             query = query.state(state);

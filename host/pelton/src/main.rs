@@ -15,6 +15,10 @@ use clap::Parser;
 use cli::{Cli, Command, PluginCommand};
 use std::process::ExitCode;
 
+/// State is many small pieces of memory, made on one thread and freed on another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::start(&cli.logging, !matches!(cli.command, Command::Test(_)));

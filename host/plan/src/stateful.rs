@@ -131,7 +131,8 @@ pub enum TimeWindow {
         /// Offset from the epoch in microseconds; its absolute value is less than the slide.
         start_us: i64,
     },
-    /// Spark's `session_window(time, gap)`: `[first, last + gap)`; a row exactly at the end begins a new session.
+    /// Spark's `session_window(time, gap)`: `[first, last + gap)`. Sessions that touch are one: a row exactly at the end
+    /// of a session prolongs it, as in Spark.
     Session {
         /// The time, a timestamp.
         time: Arc<dyn PhysicalExpr>,

@@ -61,6 +61,10 @@ impl EncodedRows {
     pub fn get(&self, row: usize) -> &[u8] {
         &self.buffer[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
+    /// The bytes of a row, without a copy: they hold on to the buffer of all rows.
+    pub fn shared(&self, row: usize) -> Bytes {
+        self.buffer.slice(self.offsets[row] as usize..self.offsets[row + 1] as usize)
+    }
     /// All rows in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.offsets.windows(2).map(|ends| &self.buffer[ends[0] as usize..ends[1] as usize])

@@ -190,3 +190,29 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     Error::internal(format!("a stateful operator panicked: {text}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_the_order_of_the_jobs_and_the_first_error_wins() {
+        for threads in [0, 1, 3, 50] {
+            let doubled = side_by_side((0..20).collect(), threads, |n: u32| Ok(n * 2)).expect("runs");
+            assert_eq!(doubled, (0..20).map(|n| n * 2).collect::<Vec<_>>());
+            let failed = side_by_side((0..20).collect(), threads, |n: u32| match n {
+                7 | 12 => Err(Error::data(n.to_string())),
+                n => Ok(n),
+            });
+            assert_eq!(failed.expect_err("fails").message(), "7");
+        }
+    }
+
+    #[test]
+    fn a_panic_in_one_shard_is_an_internal_error() {
+        let work = |n: u32| if n == 3 { panic!("three") } else { Ok(n) };
+        let error = side_by_side((0..8).collect(), 2, work).expect_err("fails");
+        assert_eq!(error.kind(), pelton_core::ErrorKind::Internal);
+        assert!(error.message().contains("three"));
+    }
+}

@@ -11,6 +11,7 @@ pub(super) mod calls;
 pub(super) mod groups;
 pub(super) mod keys;
 pub(super) mod partial;
+mod size;
 mod window;
 
 use crate::stateful::session::SessionWindows;

@@ -14,7 +14,8 @@ use super::keyed::{Keys, gather};
 use super::layout::{Arena, NO_TIME, for_entries, sorted_order, sorted_removals, through_time};
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use datafusion::common::HashSet;
@@ -97,6 +98,16 @@ impl Dedup {
         Ok(Source { rows, keys, times })
     }
 
+    /// Lets go of the rows that are not kept, if these are most.
+    fn compact(&self, source: &Arc<Source>, kept: Vec<u32>) -> Result<(Arc<Source>, Vec<u32>)> {
+        if kept.len() * 2 > source.rows.num_rows() {
+            return Ok((source.clone(), kept));
+        }
+        let count = kept.len() as u32;
+        let rows = take_record_batch(&source.rows, &UInt32Array::from(kept))?;
+        Ok((Arc::new(self.source(rows)?), (0..count).collect()))
+    }
+
     /// The key in the table, in front of which stands the time among its parts.
     fn state_keys(&self, candidates: &[(&Source, usize)]) -> Vec<Bytes> {
         let longest = candidates.first().map_or(0, |(source, row)| source.keys.get(*row).len() + 9);
@@ -175,11 +186,12 @@ impl Operator for Dedup {
         let mut seen = HashSet::with_capacity(sources.iter().map(|source| source.rows.num_rows()).sum());
         let mut shards: Vec<Vec<Chunk>> = (0..SHARDS).map(|_| Vec::new()).collect();
         for source in &sources {
+            let rows =
+                (0..source.rows.num_rows() as u32).filter(|row| seen.insert(source.keys.get(*row as usize)));
+            let (source, rows) = self.compact(source, rows.collect())?;
             let mut split: [Vec<u32>; SHARDS] = Default::default();
-            for row in 0..source.rows.num_rows() {
-                if seen.insert(source.keys.get(row)) {
-                    split[shard_of(source.keys.key_group(row))].push(row as u32);
-                }
+            for row in rows {
+                split[shard_of(source.keys.key_group(row as usize))].push(row);
             }
             for (shard, rows) in split.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
                 shards[shard].push(Chunk { source: source.clone(), rows });

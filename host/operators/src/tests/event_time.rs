@@ -128,9 +128,8 @@ fn replay(name: &str, text: &str) -> bool {
 }
 
 /// Cases of these groups that are not for this test.
-const LEFT_OUT: [(&str, &str); 9] = [
+const LEFT_OUT: [(&str, &str); 8] = [
     ("approx_count_distinct", "DataFusion's function counts in another type"),
-    ("rollup", "needs grouping_id()"),
     ("aggregates_stddev_var", "doubles to a tolerance: the end-to-end tests compare so"),
     ("multi_watermark_policy_max", "these micro-batches know the policy min only"),
     ("complete_sort_desc_nulls", "Spark counts the state of a sorted result twice"),

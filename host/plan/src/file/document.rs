@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_part_is_json_too() {
-        let document = Document::read("rows: [{a: 1, b: [x, null, .nan, 1.5]}]\n", "s.yaml").expect("reads");
+        let document = Document::read("rows: [{a: 1, b: [x, null, NaN, 1.5]}]\n", "s.yaml").expect("reads");
         assert_eq!(document.root().to_json().to_string(), r#"{"rows":[{"a":1,"b":["x",null,"NaN",1.5]}]}"#);
     }
 }

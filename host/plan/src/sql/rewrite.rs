@@ -3,10 +3,11 @@
 use super::session::Relations;
 use super::{generators, grouping, windows};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -280,6 +281,7 @@ fn as_expression(function: &Function) -> Option<Expr> {
         ("equal_null", [a, b]) => binary(nested(a), BinaryOperator::Spaceship, nested(b)),
         ("nullifzero", [x]) => call("nullif", vec![x.clone(), zero()]),
         ("zeroifnull", [x]) => call("coalesce", vec![x.clone(), zero()]),
+        ("count_if", [x]) => counted_if(function, x),
         ("positive", [x]) => Expr::Nested(Box::new(x.clone())),
         ("dayname", [x]) => call("date_format", vec![x.clone(), text("EEE")]),
         ("regexp_substr", [x, pattern]) => {
@@ -298,6 +300,23 @@ fn as_expression(function: &Function) -> Option<Expr> {
     })
 }
 
+/// `count(CASE WHEN x THEN 1 END)`, with the FILTER of the call.
+fn counted_if(function: &Function, condition: &Expr) -> Expr {
+    let when =
+        CaseWhen { condition: condition.clone(), result: Expr::value(Value::Number("1".into(), false)) };
+    let case = Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![when],
+        else_result: None,
+    };
+    match call("count", vec![case]) {
+        Expr::Function(counted) => Expr::Function(Function { filter: function.filter.clone(), ..counted }),
+        other => other,
+    }
+}
+
 /// Names that [`as_expression`] knows, and those that become `date_part`.
 pub(super) const REPLACED: &[&str] = &[
     "year",
@@ -314,6 +333,7 @@ pub(super) const REPLACED: &[&str] = &[
     "nullifzero",
     "zeroifnull",
     "positive",
+    "count_if",
     "dayname",
     "regexp_substr",
     "log1p",

@@ -174,7 +174,7 @@ fn aggregates(state: &SessionState) -> HashMap<String, Arc<AggregateUDF>> {
     }
     for (spark, ours) in functions::aggregate::ALIASES {
         if let Some(function) = all.get(*ours).cloned() {
-            all.entry((*spark).to_owned()).or_insert(function);
+            all.insert((*spark).to_owned(), function);
         }
     }
     all

@@ -68,7 +68,8 @@ fn an_unknown_table_or_field_is_named() {
             .contains("two columns of the result are called 'carrier'")
     );
     assert!(
-        first_line(&error("- sql: SELECT window(ts, '1 hour') FROM input\n")).contains("no event time yet")
+        first_line(&error("- sql: SELECT window(ts, '1 month') AS w FROM input\n"))
+            .contains("must not have months")
     );
     assert!(first_line(&error("- plugin: flights.classify\n")).contains("there is no plugin 'flights'"));
 }

@@ -14,7 +14,7 @@ pub(crate) mod windows;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder, Operator, binary_expr};
 pub(crate) use nodes::{StreamNode, StreamOp, stream_node};
 
 /// Puts what the names stand for in the place of the tables that a step reads.
@@ -56,7 +56,15 @@ pub(crate) fn columns(plan: &SqlPlan) -> Vec<Expr> {
     plan.schema().iter().map(|(qualifier, field)| Expr::Column(Column::from((qualifier, field)))).collect()
 }
 
-/// The conjuncts of a condition, in order.
+/// The conjuncts of a condition, in order. `x BETWEEN a AND b` is two, as in Spark.
 pub(crate) fn conjuncts(condition: &Expr) -> Vec<Expr> {
-    datafusion::logical_expr::utils::split_conjunction(condition).into_iter().cloned().collect()
+    let split = datafusion::logical_expr::utils::split_conjunction(condition).into_iter();
+    let conjuncts = split.flat_map(|conjunct| match conjunct {
+        Expr::Between(between) if !between.negated && !conjunct.is_volatile() => {
+            let bound = |op, bound: &Expr| binary_expr(between.expr.as_ref().clone(), op, bound.clone());
+            vec![bound(Operator::GtEq, &between.low), bound(Operator::LtEq, &between.high)]
+        }
+        other => vec![other.clone()],
+    });
+    conjuncts.collect()
 }

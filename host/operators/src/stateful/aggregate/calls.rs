@@ -2,7 +2,7 @@
 //!
 //! A state is a fixed number of columns a function; here they always stand side by side, one row a group.
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter, take_arrays};
 use arrow::datatypes::DataType;
 use datafusion::common::DataFusionError;
@@ -54,6 +54,8 @@ struct Call {
 pub(in crate::stateful) struct Accumulators<'a> {
     calls: &'a Calls,
     of_calls: Vec<Box<dyn GroupsAccumulator>>,
+    /// How many groups there are.
+    groups: usize,
 }
 
 impl Calls {
@@ -83,7 +85,7 @@ impl Calls {
 
     pub(in crate::stateful) fn accumulators(&self) -> Result<Accumulators<'_>> {
         let of_calls = self.calls.iter().map(Call::accumulator).collect::<Result<_, _>>();
-        Ok(Accumulators { calls: self, of_calls: of_calls.map_err(|e| evaluation_error(&e))? })
+        Ok(Accumulators { calls: self, of_calls: of_calls.map_err(|e| evaluation_error(&e))?, groups: 0 })
     }
 
     /// Whether a function's result depends on the order of the rows, as that of `first` does.
@@ -157,6 +159,7 @@ impl Accumulators<'_> {
         groups: &[usize],
         total: usize,
     ) -> Result<()> {
+        self.groups = total;
         for (call, accumulator) in self.calls.calls.iter().zip(&mut self.of_calls) {
             call.update(accumulator.as_mut(), rows, groups, total).map_err(|e| evaluation_error(&e))?;
         }
@@ -170,6 +173,7 @@ impl Accumulators<'_> {
         groups: &[usize],
         total: usize,
     ) -> Result<()> {
+        self.groups = total;
         let mut rest = states;
         for (call, accumulator) in self.calls.calls.iter().zip(&mut self.of_calls) {
             let (state, others) = rest.split_at(call.state_width);
@@ -187,6 +191,10 @@ impl Accumulators<'_> {
 
     /// The states of all groups.
     pub(in crate::stateful) fn states(mut self) -> Result<Vec<ArrayRef>> {
+        // Some functions cannot give the states of no group.
+        if self.groups == 0 {
+            return Ok(self.calls.state_types.iter().map(arrow::array::new_empty_array).collect());
+        }
         let mut states = Vec::new();
         for accumulator in &mut self.of_calls {
             states.extend(accumulator.state(EmitTo::All).map_err(|e| evaluation_error(&e))?);
@@ -196,6 +204,10 @@ impl Accumulators<'_> {
 
     /// The results of all groups.
     pub(in crate::stateful) fn results(mut self) -> Result<Vec<ArrayRef>> {
+        if self.groups == 0 {
+            let types = self.calls.calls.iter().map(|call| call.function.field());
+            return Ok(types.map(|field| arrow::array::new_empty_array(field.data_type())).collect());
+        }
         let results = self.of_calls.iter_mut().map(|accumulator| accumulator.evaluate(EmitTo::All));
         results.collect::<Result<_, _>>().map_err(|e| evaluation_error(&e))
     }
@@ -220,5 +232,5 @@ fn mask(condition: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<Boolean
     let Some(mask) = mask.as_boolean_opt() else {
         return Err(DataFusionError::Internal("a FILTER that is neither true nor false".to_owned()));
     };
-    Ok(prep_null_mask_filter(mask))
+    Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
 }

@@ -8,14 +8,14 @@ use super::keys::Keys;
 use super::partial::{Partial, binary};
 use super::window::Windows;
 use crate::stateful::ShardOutput;
-use crate::stateful::layout::{for_entries, through_time};
-use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
+use crate::stateful::layout::{Arena, for_entries, sorted_order, through_time};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use datafusion::logical_expr::EmitTo;
-use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use pelton_core::{OutputMode, Result, StateOp, StateShard};
+use pelton_core::{Error, OutputMode, Result, StateOp, StateShard};
 use pelton_plan::{ROWS_PER_BATCH_MAX, evaluation_error};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Shard<'_> {
             partials = self.spread(windows, partials)?;
         }
         if self.holds_global_group {
-            let keys = self.keys.encode(&[], 1)?;
+            let keys = self.keys.encode(&[])?;
             let states = Vec::new();
             partials.insert(0, Partial { keys: binary(1, |_, bytes| keys.write(0, bytes))?, states });
         }
@@ -63,15 +63,12 @@ impl Shard<'_> {
     fn spread(&self, windows: Windows, partials: Vec<Partial>) -> Result<Vec<Partial>> {
         let panes = self.merged(partials, false)?;
         let late_us = self.late_us.filter(|_| self.keys.expiring_window());
-        // By pane, so that floats are added in the order of time.
-        let mut in_order: Vec<u32> = (0..panes.len() as u32).collect();
-        in_order.sort_unstable_by_key(|row| panes.keys.value(*row as usize));
         let (mut rows, mut starts) = (Vec::new(), Vec::new());
-        for row in in_order {
-            let pane = self.keys.start_of(panes.keys.value(row as usize))?;
-            for start in windows.starts_of(pane) {
+        // Keys begin with their pane, so floats are added in the order of time.
+        for (row, key) in panes.keys.iter().enumerate() {
+            for start in windows.starts_of(self.keys.pane_start(key)?) {
                 if late_us.is_none_or(|late_us| windows.end_of(start) > late_us) {
-                    rows.push(row);
+                    rows.push(row as u32);
                     starts.push(start);
                 }
             }
@@ -80,26 +77,18 @@ impl Shard<'_> {
             return Ok(Vec::new());
         }
         let keys = binary(rows.len(), |at, bytes| {
-            self.keys.in_window(panes.keys.value(rows[at] as usize), &windows, starts[at], bytes);
+            self.keys.in_window(&panes.keys[rows[at] as usize], &windows, starts[at], bytes);
         })?;
         Ok(vec![Partial { keys, states: pick(&panes.states, rows)? }])
     }
 
-    /// One state a key, stored states first if they count; keys in the order of their first appearance.
-    fn merged(&self, partials: Vec<Partial>, with_stored: bool) -> Result<Partial> {
-        let mut values = byte_groups()?;
-        let mut groups = Vec::with_capacity(partials.len());
-        for partial in &partials {
-            let mut of_rows = Vec::with_capacity(partial.len());
-            let column: ArrayRef = Arc::new(partial.keys.clone());
-            values.intern(&[column], &mut of_rows).map_err(|e| evaluation_error(&e))?;
-            groups.push(of_rows);
-        }
-        let total = values.len();
-        let keys = distinct_keys(values.as_mut())?;
+    /// One state a key, stored states first if they count; in the order of the keys.
+    fn merged(&self, partials: Vec<Partial>, with_stored: bool) -> Result<Merged> {
+        let (keys, groups) = common_keys(partials.iter().map(|partial| &partial.keys))?;
+        let total = keys.len();
         let mut accumulators = self.calls.accumulators()?;
         if with_stored && total > 0 {
-            let asked: Vec<&[u8]> = (0..total).map(|key| keys.value(key)).collect();
+            let asked: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
             let stored = self.state.get_many(&self.table, &asked)?;
             let found = stored.iter().enumerate().filter_map(|(key, value)| Some((key, value.as_ref()?)));
             let (of_found, found): (Vec<usize>, Vec<&Bytes>) = found.unzip();
@@ -114,28 +103,26 @@ impl Shard<'_> {
             }
         }
         accumulators.cover(total)?;
-        Ok(Partial { keys, states: accumulators.states()? })
+        Ok(Merged { keys, states: accumulators.states()? })
     }
 
-    fn write(&mut self, touched: &Partial) -> Result<()> {
-        if touched.len() == 0 {
+    fn write(&mut self, touched: &Merged) -> Result<()> {
+        if touched.keys.is_empty() {
             return Ok(());
         }
         let values = self.calls.encode(&touched.states)?;
-        let put = |row: usize| {
-            let value = values.as_ref().map(|values| Bytes::copy_from_slice(values.get(row)));
-            StateOp::Put(Bytes::copy_from_slice(touched.keys.value(row)), value.unwrap_or_default())
-        };
-        self.output.updated += touched.len() as u64;
-        self.state.apply(&self.table, (0..touched.len()).map(put).collect())
+        let value = |row: usize| values.as_ref().map_or_else(Bytes::new, |values| values.shared(row));
+        let puts = touched.keys.iter().enumerate().map(|(row, key)| StateOp::Put(key.clone(), value(row)));
+        self.output.updated += touched.keys.len() as u64;
+        self.state.apply(&self.table, puts.collect())
     }
 
-    fn give_touched(&mut self, touched: &Partial) -> Result<()> {
-        let mut in_order: Vec<u32> = (0..touched.len() as u32).collect();
-        in_order.sort_unstable_by_key(|row| touched.keys.value(*row as usize));
-        for rows in in_order.chunks(ROWS_PER_BATCH_MAX) {
-            let keys: Vec<&[u8]> = rows.iter().map(|row| touched.keys.value(*row as usize)).collect();
-            let states = pick(&touched.states, rows.to_vec())?;
+    fn give_touched(&mut self, touched: &Merged) -> Result<()> {
+        for (chunk, keys) in touched.keys.chunks(ROWS_PER_BATCH_MAX).enumerate() {
+            let from = chunk * ROWS_PER_BATCH_MAX;
+            let states: Vec<ArrayRef> =
+                touched.states.iter().map(|states| states.slice(from, keys.len())).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
             self.output.rows.push(given(self.keys, self.calls, &keys, &states)?);
         }
         Ok(())
@@ -176,15 +163,37 @@ fn given_entries(keys: &Keys, calls: &Calls, entries: &[(Bytes, Bytes)]) -> Resu
     given(keys, calls, &of, &states)
 }
 
-/// Finds equal byte strings.
-pub(in crate::stateful) fn byte_groups() -> Result<Box<dyn GroupValues>> {
-    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Binary, false)]));
-    new_group_values(schema, &GroupOrdering::None).map_err(|e| evaluation_error(&e))
+/// Groups in the order of their keys.
+struct Merged {
+    keys: Vec<Bytes>,
+    /// The columns of the states.
+    states: Vec<ArrayRef>,
 }
 
-/// The byte strings in the order of their first appearance.
-pub(in crate::stateful) fn distinct_keys(values: &mut dyn GroupValues) -> Result<BinaryArray> {
-    let columns = values.emit(EmitTo::All).map_err(|e| evaluation_error(&e))?;
-    let keys = columns.first().and_then(|keys| keys.as_binary_opt::<i32>().cloned());
-    keys.ok_or_else(|| pelton_core::Error::internal("keys that are not bytes"))
+/// All keys of some columns in their order, each once, and for every column where its keys are among them.
+pub(in crate::stateful) fn common_keys<'a>(
+    columns: impl Iterator<Item = &'a BinaryArray>,
+) -> Result<(Vec<Bytes>, Vec<Vec<usize>>)> {
+    let schema = Arc::new(Schema::new(vec![Field::new("key", DataType::Binary, false)]));
+    let values = new_group_values(schema, &GroupOrdering::None);
+    let mut values = values.map_err(|e| evaluation_error(&e))?;
+    let mut places = Vec::new();
+    for column in columns {
+        let mut place = Vec::with_capacity(column.len());
+        let column: ArrayRef = Arc::new(column.clone());
+        values.intern(&[column], &mut place).map_err(|e| evaluation_error(&e))?;
+        places.push(place);
+    }
+    let distinct = values.emit(EmitTo::All).map_err(|e| evaluation_error(&e))?;
+    let Some(distinct) = distinct.first().and_then(|keys| keys.as_binary_opt::<i32>()) else {
+        return Err(Error::internal("keys that are not bytes"));
+    };
+    let mut keys = Arena::with_capacity(distinct.len(), 32);
+    distinct.iter().for_each(|key| keys.push(&[key.unwrap_or_default()]));
+    let keys = keys.finish();
+    let order = sorted_order(&keys);
+    let mut rank = vec![0; keys.len()];
+    order.iter().enumerate().for_each(|(at, key)| rank[*key as usize] = at);
+    places.iter_mut().flatten().for_each(|place| *place = rank[*place]);
+    Ok((order.iter().map(|key| keys[*key as usize].clone()).collect(), places))
 }

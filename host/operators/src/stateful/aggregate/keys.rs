@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | 8 | the time at which the group is over: microseconds, ordered like their bytes; NULL is the last | a key is a time |
 //! | 1 | the key group of the keys that follow | |
-//! | 8 | the start of the window, ordered likewise | there is a window |
-//! | | the other keys | |
+//! | | the keys but the window | |
+//! | 2 to 9 | the size of the window, see [`super::size`] | the time is the end of a window |
+//! | 8 | the start of the window, ordered like its bytes | there is a window and another key is the time |
 //!
 //! So groups that are over stand at the beginning of a table. A time is first whether it expires or not: a watermark
 //! can be added to a query, or taken from it, without touching its state.
 
 use super::calls::evaluate;
+use super::size::{size_bytes, size_length, size_of_window};
 use super::window::Windows;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::is_time;
@@ -22,7 +24,7 @@ use arrow::array::{
 };
 use arrow::array::{StructArray, TimestampMicrosecondArray};
 use arrow::compute::{cast, filter, filter_record_batch, min};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use datafusion::physical_expr::PhysicalExpr;
 use pelton_core::{DeadLetter, Error, Result};
 use pelton_plan::evaluation_error;
@@ -43,6 +45,8 @@ pub(super) struct Keys {
     window: Option<(Arc<dyn PhysicalExpr>, Windows)>,
     time: Option<Time>,
     expires: bool,
+    /// The size of the windows as a key has it.
+    size: Vec<u8>,
     schema: SchemaRef,
 }
 
@@ -103,7 +107,8 @@ impl Keys {
         };
         let codec = (!types.is_empty()).then(|| RowCodec::new(types.clone())).transpose()?;
         let expires = aggregate.event_time.is_some();
-        Ok(Self { exprs, types, codec, columns, window, time, expires, schema: schema.clone() })
+        let size = window.as_ref().map_or_else(Vec::new, |(_, windows)| size_bytes(windows.size()));
+        Ok(Self { exprs, types, codec, columns, window, time, expires, size, schema: schema.clone() })
     }
 
     /// Whether there is no key: all rows are one group.
@@ -212,8 +217,8 @@ impl Keys {
         micros(&times)
     }
 
-    /// The bytes of keys that [`Keyed::columns`] hold; the window is the one that starts with the pane.
-    pub(super) fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<EncodedKeys> {
+    /// The bytes of keys that [`Keyed::columns`] hold.
+    pub(super) fn encode(&self, columns: &[ArrayRef]) -> Result<EncodedKeys<'_>> {
         let (starts, keys) = match self.window {
             Some(_) => (Some(micros_of_pane(&columns[0])?), &columns[1..]),
             None => (None, columns),
@@ -223,27 +228,28 @@ impl Keys {
             Some(Time::Expr(key)) => Some(micros(&keys[key])?),
             None => None,
         };
-        let ends = match (&self.window, self.time) {
-            (Some((_, windows)), Some(Time::Window)) => Some(*windows),
-            _ => None,
-        };
         let encoded = self.codec.as_ref().map(|codec| codec.encode_keys(keys)).transpose()?;
-        Ok(EncodedKeys { starts, times, ends, encoded, rows })
+        Ok(EncodedKeys { keys: self, starts, times, encoded })
     }
 
-    /// The same key in the window that starts then. Only if there is a window.
-    pub(super) fn in_window(&self, key: &[u8], windows: &Windows, start: i64, into: &mut Vec<u8>) {
-        let from = into.len();
-        into.extend_from_slice(key);
+    /// The key of a pane in the window that starts then. Only if windows overlap.
+    pub(super) fn in_window(&self, pane: &[u8], windows: &Windows, start: i64, into: &mut Vec<u8>) {
         if self.time == Some(Time::Window) {
-            into[from..from + 8].copy_from_slice(&ordered_i64(windows.end_of(start)));
+            into.extend(ordered_i64(windows.end_of(start)));
+            into.extend_from_slice(pane.get(8..).unwrap_or_default());
+            into.extend_from_slice(&self.size);
+        } else {
+            into.extend_from_slice(&pane[..pane.len().saturating_sub(8)]);
+            into.extend(ordered_i64(start));
         }
-        into[from + 9..from + 17].copy_from_slice(&ordered_i64(start));
     }
 
-    /// The start of a key's window or pane. Only if there is a window.
-    pub(super) fn start_of(&self, key: &[u8]) -> Result<i64> {
-        time_at(key, 9)
+    /// The start of a pane. Only if windows overlap.
+    pub(super) fn pane_start(&self, pane: &[u8]) -> Result<i64> {
+        match self.time {
+            Some(Time::Window) => time_at(pane, 0),
+            _ => time_at(pane, pane.len().saturating_sub(8)),
+        }
     }
 
     /// The end of a key's window, if windows expire.
@@ -253,14 +259,17 @@ impl Keys {
 
     /// Rows of the result: the keys as columns, then `results`.
     pub(super) fn result(&self, keys: &[&[u8]], results: Vec<ArrayRef>) -> Result<RecordBatch> {
-        let head = usize::from(self.time.is_some()) * 8 + 1 + usize::from(self.window.is_some()) * 8;
-        if keys.iter().any(|key| key.len() < head) {
-            return Err(Error::data(
-                "a key of the state is cut off: the state does not belong to this query",
-            ));
-        }
+        let head = usize::from(self.time.is_some()) * 8 + 1;
+        let tail = |key: &[u8]| match (&self.window, self.time) {
+            (None, _) => 0,
+            (Some(_), Some(Time::Window)) => size_length(key),
+            (Some(_), _) => 8,
+        };
+        let row = |key: &&[u8]| Some(head..key.len().checked_sub(tail(key))?);
+        let bytes: Option<Vec<&[u8]>> = keys.iter().map(|key| key.get(row(key)?)).collect();
+        let bytes = bytes.ok_or_else(cut_off)?;
         let exprs = match &self.codec {
-            Some(codec) => codec.decode(keys.iter().map(|key| &key[head..]))?,
+            Some(codec) => codec.decode(bytes)?,
             None => Vec::new(),
         };
         let column = |(column, field): (&KeyColumn, &FieldRef)| match column {
@@ -275,11 +284,18 @@ impl Keys {
 
     fn window_column(&self, keys: &[&[u8]], field: &FieldRef) -> Result<ArrayRef> {
         let Some((_, windows)) = &self.window else { return Err(Error::internal("no window")) };
-        let starts = keys.iter().map(|key| self.start_of(key)).collect::<Result<Vec<_>>>()?;
-        let ends = match self.time {
-            Some(Time::Window) => keys.iter().map(|key| time_at(key, 0)).collect::<Result<Vec<_>>>()?,
-            _ => starts.iter().map(|start| windows.end_of(*start)).collect(),
-        };
+        let (mut starts, mut ends) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for key in keys {
+            if self.time == Some(Time::Window) {
+                let end = time_at(key, 0)?;
+                starts.push(end.saturating_sub(size_of_window(key)?));
+                ends.push(end);
+            } else {
+                let start = time_at(key, key.len().saturating_sub(8))?;
+                starts.push(start);
+                ends.push(windows.end_of(start));
+            }
+        }
         window_array(field, starts, ends)
     }
 }
@@ -292,45 +308,49 @@ struct Sieve {
 }
 
 /// Keys on their way to bytes.
-pub(super) struct EncodedKeys {
+pub(super) struct EncodedKeys<'a> {
+    keys: &'a Keys,
+    /// The starts of windows or panes.
     starts: Option<Int64Array>,
     times: Option<Times>,
-    /// The windows whose end is the time.
-    ends: Option<Windows>,
     encoded: Option<EncodedRows>,
-    rows: usize,
 }
 
-impl EncodedKeys {
-    pub(super) fn len(&self) -> usize {
-        self.rows
-    }
-
+impl EncodedKeys<'_> {
     pub(super) fn key_group(&self, row: usize) -> u8 {
         self.encoded.as_ref().map_or(0, |keys| keys.key_group(row))
     }
 
+    /// The key of a row; of a pane if windows overlap.
     pub(super) fn write(&self, row: usize, into: &mut Vec<u8>) {
-        let start = self.starts.as_ref().map(|starts| starts.value(row));
-        if let (Some(windows), Some(start)) = (&self.ends, start) {
-            into.extend(ordered_i64(windows.end_of(start)));
+        let window = self.keys.window.as_ref().map(|(_, windows)| windows);
+        let window = window.zip(self.starts.as_ref().map(|starts| starts.value(row)));
+        let by_window = window.filter(|_| self.keys.time == Some(Time::Window));
+        if let Some((windows, start)) = by_window {
+            into.extend(ordered_i64(if windows.is_tumbling() { windows.end_of(start) } else { start }));
         } else if let Some(times) = &self.times {
             into.extend(ordered_i64(if times.is_valid(row) { times.value(row) } else { NO_TIME }));
         }
         into.push(self.key_group(row));
-        if let Some(start) = start {
-            into.extend(ordered_i64(start));
-        }
         if let Some(keys) = &self.encoded {
             into.extend_from_slice(keys.get(row));
         }
+        match (by_window, window) {
+            (Some((windows, _)), _) if windows.is_tumbling() => into.extend_from_slice(&self.keys.size),
+            (None, Some((_, start))) => into.extend(ordered_i64(start)),
+            _ => {}
+        }
     }
+}
+
+pub(super) fn cut_off() -> Error {
+    Error::data("a key of the state is damaged, or of a query with other keys")
 }
 
 /// A time in the bytes of a key.
 pub(in crate::stateful) fn time_at(key: &[u8], at: usize) -> Result<i64> {
     let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-    let bytes = bytes.ok_or_else(|| Error::data("a key of the state is cut off"))?;
+    let bytes = bytes.ok_or_else(cut_off)?;
     Ok((u64::from_be_bytes(bytes) ^ (1 << 63)) as i64)
 }
 
@@ -343,11 +363,17 @@ pub(in crate::stateful) fn window_array(
     let DataType::Struct(parts) = field.data_type() else {
         return Err(Error::internal(format!("a window of type {}", field.data_type())));
     };
-    let columns = parts.iter().zip([starts, ends]).map(|(part, times)| {
-        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times));
-        cast(&times, part.data_type())
-    });
-    Ok(Arc::new(StructArray::try_new(parts.clone(), columns.collect::<Result<Vec<_>, _>>()?, None)?))
+    let column = |(part, times): (&FieldRef, Vec<i64>)| -> Result<ArrayRef> {
+        let times = TimestampMicrosecondArray::from(times);
+        match part.data_type() {
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+                Ok(Arc::new(times.with_timezone_opt(zone.clone())))
+            }
+            other => Err(Error::internal(format!("a window from a {other}"))),
+        }
+    };
+    let columns = parts.iter().zip([starts, ends]).map(column).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(StructArray::try_new(parts.clone(), columns, None)?))
 }
 
 /// Columns as rows of exactly this schema.

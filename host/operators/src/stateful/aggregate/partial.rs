@@ -3,7 +3,7 @@
 use super::calls::{Accumulators, Calls, pick};
 use super::keys::Keys;
 use crate::stateful::{NodeScope, Prepared};
-use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
@@ -96,9 +96,9 @@ fn by_shard(
     groups: usize,
     states: &[ArrayRef],
 ) -> Result<Vec<(usize, crate::stateful::Piece)>> {
-    let encoded = keys.encode(columns, groups)?;
+    let encoded = keys.encode(columns)?;
     let mut in_shard: Vec<Vec<u32>> = vec![Vec::new(); SHARDS];
-    for group in 0..encoded.len() {
+    for group in 0..groups {
         let position = u32::try_from(group).map_err(|_| Error::internal("too many groups in a part"))?;
         in_shard[shard_of(encoded.key_group(group))].push(position);
     }
@@ -129,11 +129,4 @@ pub(in crate::stateful) fn binary(
     }
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
-}
-
-impl Partial {
-    /// How many groups.
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
 }

@@ -29,6 +29,11 @@ impl Windows {
         self.size == self.slide
     }
 
+    /// How long a window is.
+    pub(super) fn size(&self) -> i64 {
+        self.size
+    }
+
     /// How long a pane is: all its times are in the same windows.
     pub(super) fn pane_length(&self) -> i64 {
         self.pane

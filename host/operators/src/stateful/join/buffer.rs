@@ -177,11 +177,17 @@ impl Buffer {
             values.push(&[&[1], stored.row(*row)]);
         }
         let puts = keys.into_iter().zip(values.finish());
-        state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect())
+        match rows.is_empty() {
+            true => Ok(()),
+            false => state.apply(&self.table, puts.map(|(key, value)| StateOp::Put(key, value)).collect()),
+        }
     }
 
     /// Forgets buffered rows and says how many they are. The index need not know.
     pub(super) fn remove(&self, state: &mut dyn StateShard, stored: &Stored, rows: &[usize]) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
         let keys = rows.iter().map(|row| StateOp::Remove(stored.keys[*row].clone()));
         state.apply(&self.table, keys.collect())?;
         Ok(rows.len() as u64)

@@ -71,18 +71,19 @@ pub(super) fn run(
     inputs: &[Vec<Chunk>; 2],
     state: &mut dyn StateShard,
 ) -> Result<ShardOutput> {
-    let mut sides = [Members::new(&inputs[0]), Members::new(&inputs[1])];
-    let mut groups = group(&mut sides);
-    for side in 0..2 {
-        let stored = find(join, side, &sides[1 - side], &mut groups, state)?;
-        sides[side].complete(join, side, stored)?;
-    }
-    let out = ShardOutput::default();
-    let mut meeting =
-        Meeting { join, scope, shard, sides, pairs: Vec::new(), gone: [Vec::new(), Vec::new()], out };
-    meeting.meet(&groups)?;
-    for side in 0..2 {
-        meeting.keep(side, state)?;
+    let sides = [Members::new(&inputs[0]), Members::new(&inputs[1])];
+    let (pairs, gone, out) = (Vec::new(), Default::default(), ShardOutput::default());
+    let mut meeting = Meeting { join, scope, shard, sides, pairs, gone, out };
+    if inputs.iter().any(|chunks| !chunks.is_empty()) {
+        let mut groups = group(&mut meeting.sides);
+        for side in 0..2 {
+            let stored = find(join, side, &meeting.sides[1 - side], &mut groups, state)?;
+            meeting.sides[side].complete(join, side, stored)?;
+        }
+        meeting.meet(&groups)?;
+        for side in 0..2 {
+            meeting.keep(side, state)?;
+        }
     }
     for side in 0..2 {
         meeting.expire(side, state)?;
@@ -336,7 +337,7 @@ impl Meeting<'_> {
             let is_over = matches!((time, over), (Some(time), Some(over)) if *time <= over);
             if is_over && self.join.sides[side].is_outer && !has_matched {
                 self.gone[side].push(number);
-            } else if !is_over && !(is_given_once && has_matched) {
+            } else if !(is_over || is_given_once && has_matched) {
                 kept.push(NewRow { source, row: row.row, number: at as u32, has_matched });
             }
         }

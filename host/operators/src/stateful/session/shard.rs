@@ -5,17 +5,15 @@ use super::partial::Partial;
 use super::value::{Stored, read, write};
 use crate::stateful::ShardOutput;
 use crate::stateful::aggregate::calls::pick;
-use crate::stateful::aggregate::groups::{byte_groups, distinct_keys};
+use crate::stateful::aggregate::groups::common_keys;
 use crate::stateful::aggregate::keys::time_at;
-use crate::stateful::layout::{for_entries, through_time};
-use arrow::array::{Array, ArrayRef, BinaryArray};
+use crate::stateful::layout::{Arena, for_entries, sorted_order, sorted_removals, through_time};
+use arrow::array::ArrayRef;
 use arrow::compute::concat;
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
-use pelton_plan::evaluation_error;
 use pelton_state::ordered_i64;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// One shard at work.
 pub(super) struct Shard<'a> {
@@ -45,8 +43,8 @@ struct Session {
 impl Shard<'_> {
     /// Takes new sessions in.
     pub(super) fn take(&mut self, partials: Vec<Partial>) -> Result<()> {
-        let (keys, key_of) = common_keys(&partials)?;
-        let asked: Vec<&[u8]> = (0..keys.len()).map(|key| keys.value(key)).collect();
+        let (keys, key_of) = common_keys(partials.iter().map(|partial| &partial.keys))?;
+        let asked: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let values = self.state.get_many(&self.sessions, &asked)?;
         let mut loose = Vec::new();
         let mut stored_states = Vec::new();
@@ -80,26 +78,36 @@ impl Shard<'_> {
     /// Writes the sessions of the keys, which are all that the keys have; `before` are those that were stored.
     fn write(
         &mut self,
-        keys: &BinaryArray,
+        keys: &[Bytes],
         sessions: &[Session],
         before: &[Loose],
         states: &[ArrayRef],
     ) -> Result<()> {
         let encoded = self.operator.calls.encode(states)?;
-        let mut values: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
-        let mut ends = Vec::with_capacity(before.len() + sessions.len());
-        let gone = before.iter().map(|old| StateOp::Remove(end_key(keys.value(old.key), old.start, old.end)));
-        ends.extend(gone);
+        let mut values = Arena::with_capacity(keys.len(), 64);
+        let mut value = Vec::new();
+        let mut gone = Arena::with_capacity(before.len(), 32);
+        before.iter().for_each(|old| end_key(&keys[old.key], old.start, old.end, &mut gone));
+        let mut come = Arena::with_capacity(sessions.len(), 32);
         for (at, session) in sessions.iter().enumerate() {
             let state = encoded.as_ref().map_or(&[][..], |encoded| encoded.get(at));
-            write(Stored { start: session.start, end: session.end, state }, &mut values[session.key])?;
-            let key = end_key(keys.value(session.key), session.start, session.end);
-            ends.push(StateOp::Put(key, Bytes::new()));
+            write(Stored { start: session.start, end: session.end, state }, &mut value)?;
+            end_key(&keys[session.key], session.start, session.end, &mut come);
+            // Every key has a session, and the sessions of a key stand together.
+            if sessions.get(at + 1).is_none_or(|next| next.key != session.key) {
+                values.push(&[&value]);
+                value.clear();
+            }
         }
         self.output.updated += sessions.len() as u64;
         self.output.removed += before.len().saturating_sub(sessions.len()) as u64;
-        let put = |(key, value)| StateOp::Put(Bytes::copy_from_slice(keys.value(key)), Bytes::from(value));
-        self.state.apply(&self.sessions, values.into_iter().enumerate().map(put).collect())?;
+        let puts = keys.iter().zip(values.finish()).map(|(key, value)| StateOp::Put(key.clone(), value));
+        self.state.apply(&self.sessions, puts.collect())?;
+        let mut ends = sorted_removals(&gone.finish());
+        let come = come.finish();
+        let marks =
+            sorted_order(&come).into_iter().map(|at| StateOp::Put(come[at as usize].clone(), Bytes::new()));
+        ends.extend(marks);
         self.state.apply(&self.ends, ends)
     }
 
@@ -190,21 +198,8 @@ fn left(key: &[u8], sessions: &[Stored<'_>]) -> Result<StateOp> {
     Ok(StateOp::Put(key, Bytes::from(value)))
 }
 
-fn end_key(key: &[u8], start: i64, end: i64) -> Bytes {
-    Bytes::from([&ordered_i64(end)[..], &ordered_i64(start), key].concat())
-}
-
-/// All keys of the parts, each once, and for every part where its keys are among them.
-fn common_keys(partials: &[Partial]) -> Result<(BinaryArray, Vec<Vec<usize>>)> {
-    let mut values = byte_groups()?;
-    let mut places = Vec::with_capacity(partials.len());
-    for partial in partials {
-        let mut place = Vec::new();
-        let keys: ArrayRef = Arc::new(partial.keys.clone());
-        values.intern(&[keys], &mut place).map_err(|e| evaluation_error(&e))?;
-        places.push(place);
-    }
-    Ok((distinct_keys(values.as_mut())?, places))
+fn end_key(key: &[u8], start: i64, end: i64, into: &mut Arena) {
+    into.push(&[&ordered_i64(end), &ordered_i64(start), key]);
 }
 
 /// Brings sessions that touch together. Gives the sessions by key and start, then in the order in which states are to

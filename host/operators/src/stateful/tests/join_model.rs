@@ -113,8 +113,8 @@ proptest! {
         for (rows, moved, parts) in &batches {
             watermark += moved * 1000;
             let mut input: [Vec<Value>; 2] = Default::default();
-            for side in 0..2 {
-                for (key, time) in &rows[side] {
+            for (side, rows) in rows.iter().enumerate() {
+                for (key, time) in rows {
                     number += 1;
                     let time = time.map(|time| watermark / 1000 + time);
                     let row = Known { key: *key, time, number };

@@ -3,6 +3,8 @@
 //! `sql::session` registers them over the others. All of them have states that can be merged: an aggregation over a
 //! stream keeps the state of each group and merges into it what each micro-batch brings.
 
+mod average;
+mod extreme_by;
 mod mode;
 mod sum;
 
@@ -13,7 +15,10 @@ use std::sync::Arc;
 pub(crate) fn all() -> Vec<Arc<AggregateUDF>> {
     vec![
         Arc::new(AggregateUDF::new_from_impl(sum::Sum::new())),
+        Arc::new(AggregateUDF::new_from_impl(average::Average::new())),
         Arc::new(AggregateUDF::new_from_impl(mode::Mode::new())),
+        Arc::new(AggregateUDF::new_from_impl(extreme_by::ExtremeBy::max())),
+        Arc::new(AggregateUDF::new_from_impl(extreme_by::ExtremeBy::min())),
     ]
 }
 
@@ -29,6 +34,7 @@ pub(crate) const ALIASES: &[(&str, &str)] = &[
     ("some", "bool_or"),
     ("any", "bool_or"),
     ("std", "stddev"),
+    ("mean", "avg"),
     ("variance", "var_samp"),
     ("listagg", "string_agg"),
 ];

@@ -166,7 +166,8 @@ where
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let Some(values) = values.first() else { return exec_err!("sum() got no argument") };
         let kept = match filter {
-            Some(filter) => nullif(values, &not(&prep_null_mask_filter(filter))?)?,
+            Some(filter) if filter.null_count() > 0 => nullif(values, &not(&prep_null_mask_filter(filter))?)?,
+            Some(filter) => nullif(values, &not(filter)?)?,
             None => values.clone(),
         };
         Ok(vec![cast(&kept, &self.data_type)?])

@@ -97,6 +97,39 @@ fn another_querys_checkpoint_and_output_are_refused() -> Result<()> {
 }
 
 #[test]
+fn a_changed_query_goes_on_with_its_state_only_if_it_is_meant() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let sums =
+        |key: &str| format!("steps.0.sql=SELECT {key} AS k, count(*) AS c FROM numbers GROUP BY {key}");
+    let rest = "steps: [{sql: SELECT 1}]\noutput_mode: update\nsink: {connector: console, format: json}";
+    let file = pipeline(folder.path(), "sums", rest)?;
+    let start = |key: &str, more: &[&str]| -> Result<Finished> {
+        let pelton = run(&file)?.args(["--trigger", "available_now", "--set", &sums(key)]);
+        pelton.args(more.iter().flat_map(|set| ["--set", set])).output()
+    };
+    ensure!(start("n % 2", &[])?.code == Some(0), "the query as it is");
+    let changed = "key 1 was numbers.n % Int64(2) and is numbers.n % Int64(3)";
+    refused(
+        &start("n % 3", &[])?,
+        2,
+        &["'sql.aggregate'", changed, "accept_changed_state: ['sql.aggregate']"],
+    )?;
+    let misspelt = start("n % 3", &["accept_changed_state=[sql.agregate]"])?;
+    refused(&misspelt, 2, &["no operator 'sql.agregate' keeps state", "those that do: sql.aggregate"])?;
+    std::fs::write(folder.path().join("in/3.jsonl"), "{\"n\": 3}\n")?;
+    let meant = start("n % 3", &["accept_changed_state=[sql.aggregate]"])?;
+    ensure!(
+        meant.code == Some(0) && meant.stdout.contains(r#"{"k":0,"c":16}"#),
+        "{}{}",
+        meant.stdout,
+        meant.stderr
+    );
+    ensure!(start("n % 3", &[])?.code == Some(0), "it is the new meaning");
+    Ok(())
+}
+
+#[test]
 fn a_query_that_fails_leaves_the_others_running() -> Result<()> {
     let folder = tempfile::tempdir()?;
     numbers(folder.path())?;

@@ -2,12 +2,13 @@
 //!
 //! Called by the engine. It decides nothing itself: [`crate::recovery`] does.
 
+use crate::layouts::{self, LayoutId};
 use crate::log::{CommitEntry, CommitLog, OffsetEntry, OffsetLog};
 use crate::metadata::Metadata;
 use crate::recovery::{self, LogDamage, ResumePoint};
 use crate::{layout, plugins};
 use bytes::Bytes;
-use pelton_core::{BatchId, Error, FileManager, PluginDigest, QueryId, Result, RunId};
+use pelton_core::{BatchId, Error, FileManager, PluginDigest, QueryId, Result, RunId, StateLayout};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -241,6 +242,16 @@ impl Checkpoint {
             self.trimmed_to.store(id.next().0, Relaxed);
         }
         Ok(())
+    }
+
+    /// Keeps what the state consists of before the commit log names it.
+    pub async fn save_layouts(&self, layouts: &[StateLayout]) -> Result<LayoutId> {
+        layouts::save(self.files.as_ref(), layouts).await
+    }
+
+    /// What the state consists of that an entry of the commit log names.
+    pub async fn load_layouts(&self, id: &LayoutId) -> Result<Vec<StateLayout>> {
+        layouts::load(self.files.as_ref(), id).await
     }
 
     /// Keeps the bytes of a plugin before the offset log names it.

@@ -42,6 +42,7 @@ fn commit(id: u64) -> CommitEntry {
         next_watermark_ms: Some(7),
         watermarks: BTreeMap::from([("w".to_owned(), 9)]),
         state: Some(StateCommit(id.into())),
+        layout: None,
         sink: SinkCommit::default(),
         run_id: RunId("r-1".into()),
     }

@@ -8,6 +8,7 @@
 //! sources/<name>/…         a source's own log
 //! sinks/…                  a sink's own log
 //! state/…                  what the stateful operators remember; commits/N says which of it is micro-batch N's
+//! layouts/<sha256>         what the state consists of; commits/N says which of these is micro-batch N's
 //! plugins/<sha256>.wasm    the bytes of every plugin that an entry of the offset log names
 //! dead-letters/N.jsonl     rows of micro-batch N that did not reach the sink
 //! ```
@@ -28,6 +29,8 @@ pub const SOURCES: &str = "sources";
 pub const SINKS: &str = "sinks";
 /// What the state store keeps.
 pub const STATE: &str = "state";
+/// What states consist of, by digest.
+pub const LAYOUTS: &str = "layouts";
 /// Plugins' bytes by digest.
 pub const PLUGINS: &str = "plugins";
 /// Rows that did not reach the sink.
@@ -43,6 +46,11 @@ pub fn batch_of(log: &str, path: &str) -> Option<BatchId> {
     let name = path.strip_prefix(log)?.strip_prefix('/')?;
     let id: u64 = name.parse().ok()?;
     (id.to_string() == name).then_some(BatchId(id))
+}
+
+/// `layouts/<sha256>`.
+pub fn state_layouts(digest: &str) -> String {
+    format!("{LAYOUTS}/{digest}")
 }
 
 /// `plugins/<sha256>.wasm`.

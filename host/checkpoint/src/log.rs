@@ -6,6 +6,7 @@
 
 use crate::entry::{self, Damage};
 use crate::layout;
+use crate::layouts::LayoutId;
 use pelton_core::{
     BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId, StateCommit, WatermarkPolicy,
     create_or_own,
@@ -68,6 +69,9 @@ pub struct CommitEntry {
     /// Where the state after this micro-batch is found; only the state store reads it. None: the query has no state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateCommit>,
+    /// What that state consists of. None: there is none, or an earlier version of Pelton wrote the entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutId>,
     /// What the sink said.
     pub sink: SinkCommit,
     /// The run that wrote the entry.

@@ -5,7 +5,7 @@
 //! the result. Otherwise the parts are handed in their order to a [`Gather`], which at the end runs the stateful
 //! operators over them and over the state.
 
-use crate::{BatchInfo, DeadLetter, Result, StateStore};
+use crate::{BatchInfo, DeadLetter, Result, StateLayout, StateStore};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::any::Any;
@@ -83,6 +83,8 @@ pub struct OperatorInfo {
     pub kind: &'static str,
     /// What it waits for, for a person.
     pub waits_for: String,
+    /// What its state consists of; none if it keeps nothing from one micro-batch to the next.
+    pub layout: Option<StateLayout>,
 }
 
 /// What a stateful operator did in a micro-batch. Spark's `StateOperatorProgress`.

@@ -5,7 +5,7 @@
 use crate::fit;
 use crate::position::Position;
 use crate::progress::{Progress, RunSummary};
-use crate::query::{Input, Listener, Logic, Query};
+use crate::query::{Input, Listener, Logic, Query, layouts};
 use crate::recover::Recovered;
 use crate::trigger;
 use crate::watermark::WatermarkTracker;
@@ -13,7 +13,7 @@ use pelton_checkpoint::Resume;
 use pelton_core::{
     Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Trigger, WatermarkPolicy,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ pub struct QueryBuilder {
     logic: Option<Logic>,
     rerun_logic: Option<Logic>,
     rerun_with_current_plugins: bool,
+    accept_changed_state: BTreeSet<String>,
     state: Option<Box<dyn StateStore>>,
     watermark_policy: WatermarkPolicy,
     bounded: bool,
@@ -48,6 +49,7 @@ impl QueryBuilder {
             logic: None,
             rerun_logic: None,
             rerun_with_current_plugins: false,
+            accept_changed_state: BTreeSet::new(),
             state: None,
             watermark_policy: WatermarkPolicy::default(),
             bounded: false,
@@ -90,6 +92,14 @@ impl QueryBuilder {
     #[must_use]
     pub fn rerun_with_current_plugins(mut self, allowed: bool) -> Self {
         self.rerun_with_current_plugins = allowed;
+        self
+    }
+
+    /// The operators that may go on with state that meant something else: other keys, functions or windows of the same
+    /// types. Without this a start with such a change is refused.
+    #[must_use]
+    pub fn accept_changed_state(mut self, operators: impl IntoIterator<Item = String>) -> Self {
+        self.accept_changed_state.extend(operators);
         self
     }
 
@@ -179,10 +189,18 @@ impl QueryBuilder {
         let sink = self.sink.take().ok_or_else(|| missing("a sink"))?;
         let rerun_logic = self.check(&logic, sink.as_ref())?;
         let watermarks = self.watermarks(&logic);
-        let Recovered { checkpoint, resume, clock } = self.recovered;
+        let Recovered { checkpoint, resume, clock, .. } = self.recovered;
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
+        let mut layout = None;
+        if !logic.dataflow.operators().is_empty() {
+            layout = Some(checkpoint.save_layouts(&layouts(&logic)).await?);
+        }
+        let rerun_layout = match &rerun_logic {
+            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&layouts(rerun)).await?),
+            _ => None,
+        };
         let schema = logic.dataflow.schema();
         let query_id = checkpoint.metadata().query_id.clone();
         let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
@@ -193,7 +211,8 @@ impl QueryBuilder {
             checkpoint,
             inputs: self.inputs,
             logic: Arc::new(logic),
-            rerun_logic: rerun_logic.map(Arc::new),
+            layout,
+            rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
             state: self.state.into(),
             bounded: self.bounded,
             watermarks,
@@ -219,13 +238,17 @@ impl QueryBuilder {
         if let Some(entry) = self.recovered.resume.newest_entry() {
             fit::check_sources(&self.inputs, entry)?;
         }
+        // A micro-batch that runs again goes on with the state of the one before, whatever its first run left.
+        let accepted = &self.accept_changed_state;
+        let rerun = self.rerun_logic.as_ref().filter(|_| !self.rerun_with_current_plugins);
+        fit::check_layouts(&self.recovered, rerun.unwrap_or(logic), accepted)?;
         fit::check_state(&self.recovered, logic, self.state.is_some())?;
         let Resume::Rerun { batch_id, entry, .. } = &self.recovered.resume else { return Ok(None) };
         fit::check_sink_of_rerun(*batch_id, entry, sink)?;
         if self.rerun_with_current_plugins {
             return Ok(None);
         }
-        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic)?;
+        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic, accepted)?;
         Ok(self.rerun_logic.take())
     }
 

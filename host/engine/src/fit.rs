@@ -2,7 +2,8 @@
 //!
 //! Called by the builder before anything runs.
 
-use crate::query::{Input, Logic};
+use crate::compatible;
+use crate::query::{Input, Logic, layouts};
 use crate::recover::Recovered;
 use pelton_checkpoint::OffsetEntry;
 use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, suggest};
@@ -52,7 +53,7 @@ pub(crate) fn check_sources(inputs: &[Input], entry: &OffsetEntry) -> Result<()>
 }
 
 /// Stateful operators need a store, and the checkpoint's past must be one that they can go on from. (Which operators
-/// they were, and of what types, is the state's own check.)
+/// they were, and what their state consists of, is checked by [`check_layouts`].)
 pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool) -> Result<()> {
     let operators = logic.dataflow.operators();
     if operators.is_empty() == has_store {
@@ -82,6 +83,23 @@ pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool)
     Ok(())
 }
 
+/// The state must be the one that the operators would have kept. Differences that do no harm are told.
+pub(crate) fn check_layouts(recovered: &Recovered, logic: &Logic, accepted: &BTreeSet<String>) -> Result<()> {
+    let notes = match &recovered.layouts {
+        Some(then) => compatible::goes_on(then, &layouts(logic), accepted)?,
+        None if recovered.resume.last_commit().is_some_and(|commit| commit.state.is_some()) => {
+            vec![
+                "the checkpoint does not say what its state consists of, for an earlier version of Pelton wrote it; it \
+                 is taken to be the state of this very pipeline"
+                    .to_owned(),
+            ]
+        }
+        None => Vec::new(),
+    };
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    Ok(())
+}
+
 /// A micro-batch that runs again may already be in the sink of its first run: only that one knows.
 pub(crate) fn check_sink_of_rerun(batch_id: BatchId, entry: &OffsetEntry, sink: &dyn Sink) -> Result<()> {
     let now = sink.kind();
@@ -104,6 +122,7 @@ pub(crate) fn check_rerun(
     entry: &OffsetEntry,
     rerun: &Logic,
     logic: &Logic,
+    accepted: &BTreeSet<String>,
 ) -> Result<()> {
     for (name, plugin) in &rerun.plugins {
         if entry.plugins.get(name).is_some_and(|recorded| *recorded != plugin.digest) {
@@ -115,7 +134,8 @@ pub(crate) fn check_rerun(
     let differs = match (rerun.dataflow.as_ref(), logic.dataflow.as_ref()) {
         (then, now) if then.schema() != now.schema() => "gives the sink other columns",
         (then, now) if names(then) != names(now) => "has other stateful operators or watermarks",
-        _ => return Ok(()),
+        // What comes after it goes on with its state.
+        _ => return compatible::goes_on(&layouts(rerun), &layouts(logic), accepted).map(|_| ()),
     };
     Err(Error::invalid(format!(
         "micro-batch {batch_id} must first be finished with the plugins it was begun with, but the changed pipeline \

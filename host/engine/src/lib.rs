@@ -14,6 +14,7 @@
 mod admission;
 mod builder;
 mod clock;
+mod compatible;
 mod fit;
 mod meters;
 mod micro_batch;
@@ -35,6 +36,8 @@ pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
 pub use trigger::next_trigger_ms;
 
+#[cfg(test)]
+mod changed_state_tests;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
 use crate::watermark::EventTimes;
 use futures::{TryStreamExt, future};
-use pelton_checkpoint::{CommitEntry, DeadLetterFile, OffsetEntry, SinkCommit, SourceOffsets};
+use pelton_checkpoint::{CommitEntry, DeadLetterFile, LayoutId, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
 use pelton_core::{
     BatchId, BatchInfo, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit, StateStore,
@@ -62,6 +62,8 @@ pub(crate) struct BatchContext {
     pub(crate) operators: Vec<OperatorReport>,
     /// Where the state after it is.
     state: Option<StateCommit>,
+    /// What that consists of.
+    layout: Option<LayoutId>,
     pub(crate) sink: SinkReport,
     pub(crate) spent: DurationMs,
 }
@@ -162,12 +164,13 @@ impl Query {
             sink: Some(self.sink.kind()),
             run_id: self.checkpoint.run_id().clone(),
         };
-        self.context(entry, ranges, Arc::clone(&self.logic), false)
+        self.context(entry, ranges, (Arc::clone(&self.logic), self.layout.clone()), false)
     }
 
     /// A micro-batch that a dead run has planned, exactly as it planned it.
     fn planned_batch(&mut self, entry: OffsetEntry) -> BatchContext {
-        let logic = self.rerun_logic.take().unwrap_or_else(|| Arc::clone(&self.logic));
+        let current = || (Arc::clone(&self.logic), self.layout.clone());
+        let logic = self.rerun_logic.take().unwrap_or_else(current);
         let nothing = SourceOffsets { start: None, end: None };
         let range = |input: &Input| entry.sources.get(&input.name).cloned().unwrap_or(nothing.clone());
         let ranges = self.inputs.iter().map(range).collect();
@@ -178,7 +181,7 @@ impl Query {
         &self,
         entry: OffsetEntry,
         ranges: Vec<SourceOffsets>,
-        logic: Arc<Logic>,
+        (logic, layout): (Arc<Logic>, Option<LayoutId>),
         is_rerun: bool,
     ) -> BatchContext {
         // A plan that has changed since the entry was written may have its first watermark, or none any more.
@@ -201,6 +204,7 @@ impl Query {
             event_times: Arc::new(EventTimes::new(watermarks)),
             operators: Vec::new(),
             state: None,
+            layout,
             sink: SinkReport::default(),
             spent: DurationMs::default(),
         }
@@ -299,6 +303,7 @@ impl Query {
             next_watermark_ms: self.watermarks.current_ms(),
             watermarks: self.watermarks.record(),
             state: batch.state.take(),
+            layout: batch.layout.take(),
             sink: SinkCommit { rows, bytes, files },
             run_id: self.checkpoint.run_id().clone(),
         };

@@ -11,9 +11,10 @@ use crate::recover::Recovered;
 use crate::trigger;
 use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
-use pelton_checkpoint::Checkpoint;
+use pelton_checkpoint::{Checkpoint, LayoutId};
 use pelton_core::{
-    Clock, Dataflow, FileManager, PluginDigest, ReadLimit, Result, Sink, Source, StateStore, Trigger,
+    Clock, Dataflow, FileManager, PluginDigest, ReadLimit, Result, Sink, Source, StateLayout, StateStore,
+    Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -48,6 +49,11 @@ impl Logic {
     }
 }
 
+/// What the state of the operators consists of, those that keep one.
+pub(crate) fn layouts(logic: &Logic) -> Vec<StateLayout> {
+    logic.dataflow.operators().iter().filter_map(|operator| operator.layout.clone()).collect()
+}
+
 /// A source under its name in the pipeline file.
 pub(crate) struct Input {
     pub(crate) name: String,
@@ -70,8 +76,10 @@ pub struct Query {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) inputs: Vec<Input>,
     pub(crate) logic: Arc<Logic>,
-    /// For the micro-batch that runs again, if it ran other plugins than `logic`.
-    pub(crate) rerun_logic: Option<Arc<Logic>>,
+    /// What the state after a micro-batch consists of, if the query is stateful.
+    pub(crate) layout: Option<LayoutId>,
+    /// For the micro-batch that runs again, if it ran other plugins than `logic`; and what its state consists of.
+    pub(crate) rerun_logic: Option<(Arc<Logic>, Option<LayoutId>)>,
     /// The state of the last micro-batch, if the query is stateful. A worker thread has it while operators run. (The
     /// mutex is never contended: it only lets a query be shared between threads, which a store need not allow.)
     pub(crate) state: Mutex<Option<Box<dyn StateStore>>>,

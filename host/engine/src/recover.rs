@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, Opening, Resume};
-use pelton_core::{BatchId, Clock, Error, FileManager, PluginDigest, QueryId, Result, RunId, StateCommit};
+use pelton_core::{
+    BatchId, Clock, Error, FileManager, PluginDigest, QueryId, Result, RunId, StateCommit, StateLayout,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,7 +45,11 @@ impl Start {
         };
         let checkpoint = Checkpoint::open(self.files, opening).await?;
         let resume = checkpoint.resume().await?;
-        Ok(Recovered { checkpoint, resume, clock: self.clock })
+        let layouts = match resume.last_commit().and_then(|commit| commit.layout.as_ref()) {
+            Some(id) => Some(checkpoint.load_layouts(id).await?),
+            None => None,
+        };
+        Ok(Recovered { checkpoint, resume, layouts, clock: self.clock })
     }
 }
 
@@ -51,6 +57,8 @@ impl Start {
 pub struct Recovered {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) resume: Resume,
+    /// What the state of the last committed micro-batch consists of, if that was recorded.
+    pub(crate) layouts: Option<Vec<StateLayout>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

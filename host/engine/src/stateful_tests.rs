@@ -131,8 +131,13 @@ async fn the_logs_say_which_watermarks_and_which_state() {
         String::from_utf8(content.to_vec()).unwrap()
     };
     let commit = text("commits/0").await;
-    let start = r#"{"next_watermark_ms":25,"watermarks":{"w0":25},"state":{"file":"0.json"},"sink":"#;
+    let start = r#"{"next_watermark_ms":25,"watermarks":{"w0":25},"state":{"file":"0.json"},"layout":""#;
     assert!(commit.lines().nth(1).unwrap().starts_with(start), "{commit}");
+    let layouts = test.files.list("layouts").await.unwrap();
+    assert_eq!(layouts.len(), 1);
+    assert!(commit.contains(layouts[0].path.trim_start_matches("layouts/")), "{commit}");
+    let layout = text(&layouts[0].path).await;
+    assert!(layout.starts_with("v1\n[{\"name\":\"counts\",\"kind\":\"aggregate\","), "{layout}");
     let offsets = text("offsets/1").await;
     let start = r#"{"batch_time_ms":0,"watermark_ms":25,"late_watermark_ms":0,"watermark_policy":"min","#;
     assert!(offsets.lines().nth(1).unwrap().starts_with(start), "{offsets}");
@@ -303,7 +308,7 @@ async fn operators_that_come_or_go_are_refused() {
     let stateless = || Logic::new(pass_through(event_schema()));
     for (before, after, message) in [
         (stateless(), counts(1), "the operator 'counts' keeps state, but"),
-        (counts(1), stateless(), "has no stateful operator any more"),
+        (counts(1), stateless(), "the operator 'counts' (aggregate), which the pipeline no longer has"),
     ] {
         let mut test = StreamTest::new([event_schema()], before);
         let script = [

@@ -84,6 +84,7 @@ fn query(operator: StatefulOperator, inputs: &[SchemaRef], schema: &SchemaRef) -
         schema: schema.clone(),
         watermark_offset_ms: Some(0),
         keep_late_rows: false,
+        layout: None,
     };
     let input = |schema: &SchemaRef| PhysicalInput {
         name: "source".into(),

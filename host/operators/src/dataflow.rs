@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use gather::QueryGather;
 use pelton_core::{
-    BatchInfo, Dataflow, DeadLetter, Error, Gather, OperatorInfo, Part, Result, WatermarkInfo,
+    BatchInfo, Dataflow, DeadLetter, Error, Gather, OperatorInfo, Part, Result, StateLayout, WatermarkInfo,
 };
 use pelton_plan::PhysicalPlan;
 use pelton_plan::scope::{EvaluationScope, within};
@@ -69,6 +69,10 @@ impl QueryDataflow {
             name: planned.name.clone(),
             kind: planned.operator.kind(),
             waits_for: node.operator.waits_for(),
+            layout: planned
+                .layout
+                .clone()
+                .map(|layout| StateLayout { form: node.operator.state_form(), ..layout }),
         });
         Ok(Arc::new(Self {
             schema: plan.schema.clone(),

@@ -86,6 +86,9 @@ pub(crate) trait Operator: Send + Sync {
     ) -> Result<ShardOutput>;
     /// Whether a micro-batch without data can change anything when the operator's watermark moves.
     fn watches_watermark(&self) -> bool;
+    /// How the entries of its state are laid out. It changes when they can no longer be read as they were written; what
+    /// they hold is described by the plan.
+    fn state_form(&self) -> String;
     /// What it waits for, for a person: `the watermark to pass the end of a window`.
     fn waits_for(&self) -> String;
 }

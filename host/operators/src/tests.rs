@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 mod event_time;
 mod functions;
+mod layouts;
 mod micro_batches;
 mod oracle;
 mod window_model;

@@ -110,6 +110,7 @@ impl Assembly {
         let tables = table::open_all(file, &self.stores).await?;
         let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
         let plan = physical_plan(file, &plugins, &sources, &tables)?;
+        check_accepted(file, &plan)?;
         for warning in &plan.warnings {
             tracing::warn!(query = %plan.name, "{warning}");
         }
@@ -174,6 +175,7 @@ impl Assembly {
             .trigger(trigger)
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
+            .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
         if let Some(state) = state {
@@ -259,6 +261,22 @@ fn physical_plan(
     let schemas = sources.iter().map(|(name, source)| (name.clone(), source.full_schema()));
     let inputs = PlanInputs { sources: schemas.collect(), tables: tables.clone(), plugins: plugins.loaded() };
     PhysicalPlan::build(&LogicalPlan::resolve(file, &inputs)?)
+}
+
+/// `accept_changed_state` names operators that are there.
+fn check_accepted(file: &PipelineFile, plan: &PhysicalPlan) -> Result<()> {
+    let keeps_state = plan.nodes.iter().filter(|node| node.layout.is_some());
+    let known: Vec<&str> = keeps_state.map(|node| node.name.as_str()).collect();
+    let Some(unknown) = file.accept_changed_state.iter().find(|name| !known.contains(&name.value.as_str()))
+    else {
+        return Ok(());
+    };
+    let what = format!("no operator '{}' keeps state", unknown.value);
+    let there = match known.is_empty() {
+        true => "the pipeline has no such operator: leave the key out".to_owned(),
+        false => format!("those that do: {}", known.join(", ")),
+    };
+    Err(file.text().error(unknown.span, what).hint(there))
 }
 
 /// The sources of a plan, in its order, cut down to the columns that it reads. A rerun reads with the same sources, so

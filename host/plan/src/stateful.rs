@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 pub use pelton_core::TableRows as VersionedRows;
-use pelton_core::{BatchId, OutputMode};
+use pelton_core::{BatchId, OutputMode, StateLayout};
 use std::sync::Arc;
 
 /// A way of rows through stateless steps.
@@ -61,6 +61,9 @@ pub struct StatefulNode {
     pub watermark_offset_ms: Option<i64>,
     /// Late rows become dead letters instead of being counted only.
     pub keep_late_rows: bool,
+    /// What its state consists of and what it means, all but the form of the entries, which the operator adds. `None`:
+    /// it keeps nothing from one micro-batch to the next.
+    pub layout: Option<StateLayout>,
 }
 
 /// What a stateful operator does.

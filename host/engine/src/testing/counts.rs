@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use bytes::Bytes;
 use pelton_core::{
     BatchInfo, Dataflow, DeadLetter, Error, Gather, Gathered, LossKind, OperatorInfo, OperatorReport, Part,
-    Result, StateOp, StateShard, StateStore, WatermarkInfo, shard_of,
+    Result, StateFact, StateLayout, StateOp, StateShard, StateStore, WatermarkInfo, shard_of,
 };
 use std::sync::Arc;
 
@@ -56,6 +56,12 @@ impl WindowCounts {
             name: "counts".into(),
             kind: "aggregate",
             waits_for: "the watermark to pass the end of a window".into(),
+            layout: Some(StateLayout {
+                name: "counts".into(),
+                kind: "aggregate".into(),
+                definition: vec![StateFact::new("window", format!("{window_ms} ms"))],
+                ..StateLayout::default()
+            }),
         };
         Self {
             watermarks: delays_ms.iter().enumerate().map(watermark).collect(),

@@ -75,6 +75,7 @@ pub struct StreamTest {
     watermark_policy: WatermarkPolicy,
     parallelism: usize,
     logics: Vec<Logic>,
+    accept_changed_state: Vec<String>,
     fault: Option<Fault>,
     checked_rows: usize,
     next_trigger_ms: i64,
@@ -95,6 +96,7 @@ impl StreamTest {
             watermark_policy: WatermarkPolicy::Min,
             parallelism: 2,
             logics: vec![logic],
+            accept_changed_state: Vec::new(),
             fault: None,
             checked_rows: 0,
             next_trigger_ms: 0,
@@ -117,6 +119,11 @@ impl StreamTest {
     /// The pipeline's watermark policy (min if not set). Counts from the next start on.
     pub fn set_watermark_policy(&mut self, policy: WatermarkPolicy) {
         self.watermark_policy = policy;
+    }
+
+    /// The operators that may go on with state that meant something else. Counts from the next start on.
+    pub fn accept_changed_state(&mut self, operators: &[&str]) {
+        self.accept_changed_state = operators.iter().map(|&name| name.to_owned()).collect();
     }
 
     /// What was told of every micro-batch so far, over all runs.
@@ -185,6 +192,7 @@ impl StreamTest {
             .trigger(self.trigger)
             .no_data_batches(self.no_data_batches)
             .watermark_policy(self.watermark_policy)
+            .accept_changed_state(self.accept_changed_state.clone())
             .on_progress(move |told| {
                 progress.lock().unwrap_or_else(PoisonError::into_inner).push(told.clone());
             })

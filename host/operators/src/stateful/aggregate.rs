@@ -101,6 +101,10 @@ impl Operator for GroupBy {
         self.mode != OutputMode::Complete
     }
 
+    fn state_form(&self) -> String {
+        self.keys.form()
+    }
+
     fn waits_for(&self) -> String {
         match (self.mode, self.keys.expires()) {
             (OutputMode::Append, true) => format!("the watermark to pass {}", self.keys.expiry_text()),

@@ -4,12 +4,13 @@
 //! forgotten when the watermark says so.
 //!
 //! Tables (`[…]` are parts of the key; the value is empty if not said otherwise):
-//! * never forgotten: `keys` = `[key group][key]`;
-//! * by the event time among the keys: `keys` = `[time][key group][key]`, so that what is over stands together;
+//! * a time among the keys: `keys` = `[time][key group][key]`, so that what is over stands together. Whether keys are
+//!   forgotten by it or not: a watermark can be added to a query, or taken from it, without touching its state;
+//! * otherwise never forgotten: `keys` = `[key group][key]`;
 //! * within the watermark: `keys` = `[key group][key]` → expiry. A key of more than [`SHORT_KEY`] bytes has 7 bytes of
 //!   its hash before it, so that the index `expiry` need not hold all of it: it names what the entry begins with.
 
-use super::event_time::{EventTimes, micros, without_late_rows};
+use super::event_time::{EventTimes, is_time, micros, without_late_rows};
 use super::keyed::{Keys, gather};
 use super::layout::{Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
@@ -37,6 +38,8 @@ pub(crate) struct Dedup {
     codec: RowCodec,
     event_time: Option<EventTimeColumn>,
     expiry: DedupExpiry,
+    /// The key that stands in front of the others in the table: a time, by its column.
+    time_key: Option<usize>,
     has_watermark: bool,
     schema: SchemaRef,
     keys_table: String,
@@ -65,11 +68,19 @@ impl Dedup {
         if spec.event_time.is_none() && spec.expiry != DedupExpiry::Never {
             return Err(Error::internal("a dedup by an event time that is not there"));
         }
+        let time_key = match (spec.expiry, spec.event_time) {
+            (DedupExpiry::EventTime, Some(time)) => Some(time.column),
+            (DedupExpiry::Never, _) => {
+                spec.keys.iter().copied().find(|column| is_time(input.field(*column).data_type()))
+            }
+            _ => None,
+        };
         Ok(Self {
             keys: spec.keys.clone(),
             codec: RowCodec::new(types).map_err(|e| e.context(format!("operator '{}'", node.name)))?,
             event_time: spec.event_time,
             expiry: spec.expiry,
+            time_key,
             has_watermark: node.watermark_offset_ms.is_some(),
             schema: node.schema.clone(),
             keys_table: format!("{}/keys", node.name),
@@ -80,18 +91,17 @@ impl Dedup {
     fn source(&self, rows: RecordBatch) -> Result<Source> {
         let columns: Vec<ArrayRef> = self.keys.iter().map(|column| rows.column(*column).clone()).collect();
         let keys = Keys::encode(&self.codec, &columns)?;
-        let times = match (self.expiry, self.event_time) {
-            (DedupExpiry::Never, _) | (_, None) => Vec::new(),
-            (expiry, Some(column)) => {
+        let times = match (self.expiry, self.event_time, self.time_key) {
+            (DedupExpiry::Within { delay_ms }, Some(column), _) => {
                 let times = EventTimes::of(rows.column(column.column))?;
-                let time = |row| match expiry {
-                    DedupExpiry::Within { delay_ms } => {
-                        times.get(row).unwrap_or(0).saturating_add(micros(delay_ms))
-                    }
-                    _ => times.get(row).unwrap_or(NO_TIME),
-                };
-                (0..rows.num_rows()).map(time).collect()
+                let expires = |row| times.get(row).unwrap_or(0).saturating_add(micros(delay_ms));
+                (0..rows.num_rows()).map(expires).collect()
             }
+            (_, _, Some(column)) => {
+                let times = EventTimes::of(rows.column(column))?;
+                (0..rows.num_rows()).map(|row| times.get(row).unwrap_or(NO_TIME)).collect()
+            }
+            _ => Vec::new(),
         };
         Ok(Source { rows, keys, times })
     }
@@ -106,19 +116,19 @@ impl Dedup {
         Ok((Arc::new(self.source(rows)?), (0..count).collect()))
     }
 
-    /// The key in the table, in front of which the time stands if keys are forgotten by it.
+    /// The key in the table, in front of which stands the time among its parts.
     fn state_keys(&self, candidates: &[(&Source, usize)]) -> Vec<Bytes> {
         let longest = candidates.first().map_or(0, |(source, row)| source.keys.get(*row).len() + 12);
         let mut arena = Arena::with_capacity(candidates.len(), longest);
         for (source, row) in candidates {
             let (group, key) = ([source.keys.key_group(*row)], source.keys.get(*row));
-            match self.expiry {
-                DedupExpiry::EventTime => arena.push(&[&ordered_i64(source.times[*row]), &group, key]),
-                DedupExpiry::Within { .. } if key.len() > SHORT_KEY => {
+            match (self.expiry, self.time_key) {
+                (DedupExpiry::Within { .. }, _) if key.len() > SHORT_KEY => {
                     let hash = source.keys.hash(*row).to_be_bytes();
                     arena.push(&[&group, &hash[..NAMED_BY - 1], key]);
                 }
-                _ => arena.push(&[&group, key]),
+                (DedupExpiry::Within { .. }, _) | (_, None) => arena.push(&[&group, key]),
+                (_, Some(_)) => arena.push(&[&ordered_i64(source.times[*row]), &group, key]),
             }
         }
         arena.finish()
@@ -131,7 +141,7 @@ impl Dedup {
         mut new: Vec<(Bytes, Option<i64>)>,
         state: &mut dyn StateShard,
     ) -> Result<u64> {
-        let over = scope.watermark_ms.map(micros);
+        let over = scope.watermark_ms.filter(|_| self.expiry != DedupExpiry::Never).map(micros);
         new.retain(|(_, time)| !matches!((time, over), (Some(time), Some(over)) if *time <= over));
         let updated = new.len() as u64;
         if let DedupExpiry::Within { .. } = self.expiry {
@@ -294,6 +304,15 @@ impl Operator for Dedup {
     /// As in Spark, also where no key is ever forgotten.
     fn watches_watermark(&self) -> bool {
         self.has_watermark
+    }
+
+    fn state_form(&self) -> String {
+        let time = self.time_key.and_then(|time| self.keys.iter().position(|key| *key == time));
+        match (self.expiry, time) {
+            (DedupExpiry::Within { .. }, _) => "keys, and when they expire".to_owned(),
+            (_, Some(time)) => format!("keys by time, which is key {}", time + 1),
+            _ => "keys".to_owned(),
+        }
     }
 
     fn waits_for(&self) -> String {

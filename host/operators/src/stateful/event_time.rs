@@ -7,7 +7,7 @@ use super::{NodeScope, Prepared};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit, TimestampMicrosecondType};
 use pelton_core::{Error, Result};
 use pelton_plan::stateful::EventTimeColumn;
 
@@ -44,6 +44,22 @@ impl EventTimes {
             Some(nulls) if nulls.is_null(row) => None,
             _ => Some(self.micros[row]),
         }
+    }
+}
+
+/// Whether a column can carry an event time: a timestamp, or a window.
+pub(crate) fn is_time(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(..) => true,
+        DataType::Struct(parts) => {
+            let is = |at: usize, name: &str| {
+                parts.get(at).is_some_and(|part: &FieldRef| {
+                    part.name() == name && matches!(part.data_type(), DataType::Timestamp(..))
+                })
+            };
+            parts.len() == 2 && is(0, "start") && is(1, "end")
+        }
+        _ => false,
     }
 }
 

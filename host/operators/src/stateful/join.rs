@@ -108,6 +108,16 @@ impl Operator for StreamJoin {
         self.has_watermark && self.buffers.iter().any(|buffer| buffer.expiry() != JoinExpiry::Never)
     }
 
+    fn state_form(&self) -> String {
+        let form = |expiry| match expiry {
+            JoinExpiry::Never => "rows by key".to_owned(),
+            JoinExpiry::Key(key) => format!("rows by time, which is key {}", key + 1),
+            JoinExpiry::Value { .. } => "rows by key, and their times".to_owned(),
+        };
+        let [left, right] = self.buffers.each_ref().map(|buffer| form(buffer.expiry()));
+        format!("left {left}; right {right}")
+    }
+
     fn waits_for(&self) -> String {
         let waits =
             self.buffers.iter().zip(["left", "right"]).filter_map(|(buffer, side)| match buffer.expiry() {

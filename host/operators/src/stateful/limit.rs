@@ -103,6 +103,10 @@ impl Operator for Limit {
         false
     }
 
+    fn state_form(&self) -> String {
+        "a count".to_owned()
+    }
+
     fn waits_for(&self) -> String {
         match self.over_all_batches {
             true => format!("nothing; gives the first {} rows of the whole query", self.count),

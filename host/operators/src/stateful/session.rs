@@ -152,6 +152,10 @@ impl Operator for SessionWindows {
         self.mode != OutputMode::Complete
     }
 
+    fn state_form(&self) -> String {
+        "sessions of a key, and their ends".to_owned()
+    }
+
     fn waits_for(&self) -> String {
         match self.expires {
             true => "the watermark to pass the end of a session".to_owned(),

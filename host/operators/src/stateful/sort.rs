@@ -108,6 +108,10 @@ impl Operator for Sort {
         false
     }
 
+    fn state_form(&self) -> String {
+        String::new()
+    }
+
     fn waits_for(&self) -> String {
         "nothing; sorts the result of each micro-batch".to_owned()
     }

@@ -39,6 +39,7 @@ fn node(operator: StatefulOperator, inputs: &[&SchemaRef], schema: &SchemaRef) -
         schema: schema.clone(),
         watermark_offset_ms: Some(0),
         keep_late_rows: true,
+        layout: None,
     }
 }
 

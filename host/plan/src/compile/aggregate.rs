@@ -64,6 +64,10 @@ impl Compiler<'_> {
         let Some(first) = lanes.first() else { return Err(Error::internal("an aggregation without input")) };
         let input = first.plan.schema().clone();
         let functions = calls.iter().map(|call| bound(call, &input)).collect::<Result<Vec<_>>>()?;
+        let is_session = matches!(window, Some(TimeWindow::Session { .. }));
+        let (kind, word) =
+            if is_session { ("session_window", "session") } else { ("aggregate", "aggregate") };
+        let layout = self.state_of_groups(node, &functions, kind)?;
         let operator = StatefulOperator::Aggregate(Aggregate {
             keys: group_keys,
             aggregates: functions,
@@ -73,13 +77,10 @@ impl Compiler<'_> {
         });
         let port = unique_schema(&input);
         let schema = unique_schema(&node.schema);
-        let kind = match &operator {
-            StatefulOperator::Aggregate(Aggregate { window: Some(TimeWindow::Session { .. }), .. }) => {
-                "session"
-            }
-            _ => "aggregate",
-        };
-        self.node(vec![(std::mem::take(&mut lanes), port)], operator, kind, schema, &node.schema, 0, at)
+        let ports = vec![(std::mem::take(&mut lanes), port)];
+        let lanes = self.node(ports, operator, word, schema, &node.schema, 0, at)?;
+        self.describe(layout);
+        Ok(lanes)
     }
 
     /// The keys as columns, and the time window among them.

@@ -40,8 +40,10 @@ impl Compiler<'_> {
             let condition = condition(&parts.one_sided[side], schemas[side])?;
             Ok(JoinSide { condition, event_time, expiry })
         };
+        let kind = kind(join.join_type)?;
+        let layout = self.state_of_join(join, &parts, kind)?;
         let operator = StatefulOperator::Join(StreamJoin {
-            kind: kind(join.join_type)?,
+            kind,
             keys: keys(&parts, join)?,
             condition: condition(&parts.both, &joined(join)?)?,
             sides: [side(LEFT)?, side(RIGHT)?],
@@ -51,7 +53,9 @@ impl Compiler<'_> {
             (self.lanes(&join.right, at)?, unique_schema(schemas[RIGHT])),
         ];
         let schema = unique_schema(&join.schema);
-        self.node(ports, operator, "join", schema, &join.schema, times.output_offset_ms(), at)
+        let lanes = self.node(ports, operator, "join", schema, &join.schema, times.output_offset_ms(), at)?;
+        self.describe(layout);
+        Ok(lanes)
     }
 
     fn static_join(&mut self, join: &Join, stream_is_left: bool, at: At) -> Result<Vec<OpenLane>> {

@@ -7,6 +7,8 @@
 mod aggregate;
 mod join;
 mod lane;
+mod meaning;
+mod state;
 mod static_table;
 
 use crate::logical::{LogicalPlan, Operation};
@@ -250,13 +252,14 @@ impl Compiler<'_> {
             (Some(time), _) if keys.contains(&time) => DedupExpiry::EventTime,
             _ => DedupExpiry::Never,
         };
-        let operator = StatefulOperator::Dedup(Dedup {
-            keys,
-            event_time: time.map(|column| EventTimeColumn { column }),
-            expiry,
-        });
+        let dedup = Dedup { keys, event_time: time.map(|column| EventTimeColumn { column }), expiry };
+        let layout = self.state_of_dedup(node, &dedup);
+        let operator = StatefulOperator::Dedup(dedup);
         let schema = unique_schema(&node.schema);
-        self.node(vec![(lanes, schema.clone())], operator, "dedup", schema, &node.schema, 0, at)
+        let lanes =
+            self.node(vec![(lanes, schema.clone())], operator, "dedup", schema, &node.schema, 0, at)?;
+        self.describe(layout);
+        Ok(lanes)
     }
 
     /// DISTINCT ON keeps the first row of each key, and of that row the selected columns.
@@ -305,7 +308,11 @@ impl Compiler<'_> {
         let over_all_batches = self.logical.output_mode != OutputMode::Complete;
         let operator = StatefulOperator::Limit(Limit { count, over_all_batches });
         let unique = unique_schema(schema);
-        self.node(vec![(lanes, unique.clone())], operator, "limit", unique, schema, 0, at)
+        let lanes = self.node(vec![(lanes, unique.clone())], operator, "limit", unique, schema, 0, at)?;
+        if over_all_batches {
+            self.describe(state::state_of_limit(count));
+        }
+        Ok(lanes)
     }
 
     /// Ends lanes in a stateful operator, port by port, and begins its own.
@@ -337,6 +344,7 @@ impl Compiler<'_> {
             schema: schema.clone(),
             watermark_offset_ms,
             keep_late_rows: self.keeps_late_rows(),
+            layout: None,
         });
         let mut lane = OpenLane::begin(Origin::Node(node), lane::leaf(&schema, logical_schema)?, None);
         lane.watermark_ms = watermark_offset_ms.map(|offset| offset + output_offset_ms);

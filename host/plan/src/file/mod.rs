@@ -67,6 +67,10 @@ pub struct PipelineFile {
     /// What becomes of rows behind the watermark: `drop` counts them, `dead_letter` keeps them, too.
     #[serde(default)]
     pub on_late: LatePolicy,
+    /// The operators that may go on with state that means something else since the pipeline was changed: another key,
+    /// function, window or condition of the same types. Without this such a change is refused on an old checkpoint.
+    #[serde(default)]
+    pub accept_changed_state: Vec<Spanned<String>>,
     /// Where rows go.
     pub sink: SinkSpec,
     /// The directory that remembers how far the query has come: a path or an `object_store` URL.

@@ -127,7 +127,8 @@ fn what_does_not_exist_yet_is_refused_not_ignored() {
 #[test]
 fn event_time_and_tables_are_read() {
     let text = GOOD.replace("    on_malformed: drop", "    watermark: {column: ts, delay: 1 month}")
-        + "tables: {d: {schema: {k: string}, rows: [{k: a}]}}\nwatermark_policy: max\non_late: dead_letter\n";
+        + "tables: {d: {schema: {k: string}, rows: [{k: a}]}}\nwatermark_policy: max\non_late: dead_letter\n\
+           accept_changed_state: [sql.aggregate]\n";
     let text =
         text.replace("  - plugin: flights.classify", "  - dedup: {columns: [a], within_watermark: true}");
     let file = PipelineFile::read(&text, "p.yaml", &[]).expect("reads");
@@ -136,6 +137,7 @@ fn event_time_and_tables_are_read() {
     assert_eq!(file.tables["d"].value.rows.as_ref().map(Vec::len), Some(1));
     assert_eq!((file.watermark_policy, file.on_late), (WatermarkPolicySpec::Max, LatePolicy::DeadLetter));
     assert!(file.no_data_batches);
+    assert_eq!(file.accept_changed_state[0].value, "sql.aggregate");
     let dedup = file.steps.iter().find_map(|step| match step {
         StepSpec::Dedup(dedup) => Some(dedup.dedup.value.parts()),
         _ => None,

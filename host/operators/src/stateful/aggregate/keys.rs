@@ -15,6 +15,7 @@ use super::calls::evaluate;
 use super::size::{size_bytes, size_length, size_of_window};
 use super::window::Windows;
 use crate::stateful::NodeScope;
+use crate::stateful::event_time::is_time;
 use crate::stateful::late::{LateRow, letters};
 use crate::stateful::layout::NO_TIME;
 use crate::watermark::{floor_ms, micros};
@@ -123,6 +124,20 @@ impl Keys {
     /// The windows, if rows are combined by pane and not by window.
     pub(super) fn overlapping(&self) -> Option<Windows> {
         self.window.as_ref().map(|(_, windows)| *windows).filter(|windows| !windows.is_tumbling())
+    }
+
+    /// How the keys are laid out, for a description of the state.
+    pub(super) fn form(&self) -> String {
+        match self.time {
+            Some(Time::Window) => "groups by the end of their window".to_owned(),
+            Some(Time::Expr(key)) => format!("groups by time, which is key {}", self.position_of(key) + 1),
+            None => "groups".to_owned(),
+        }
+    }
+
+    /// Where a key stands in the result.
+    fn position_of(&self, key: usize) -> usize {
+        self.columns.iter().position(|column| *column == KeyColumn::Expr(key)).unwrap_or(key)
     }
 
     /// What the watermark passes when a group is over, for a person.
@@ -374,21 +389,6 @@ pub(in crate::stateful) fn shaped(
     let columns = columns.into_iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
-}
-
-fn is_time(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Timestamp(..) => true,
-        DataType::Struct(parts) => {
-            let is = |at: usize, name: &str| {
-                parts.get(at).is_some_and(|part: &FieldRef| {
-                    part.name() == name && matches!(part.data_type(), DataType::Timestamp(..))
-                })
-            };
-            parts.len() == 2 && is(0, "start") && is(1, "end")
-        }
-        _ => false,
-    }
 }
 
 /// The panes of times, none of which is NULL. Times come mostly in order: the last pane is tried first.

@@ -52,6 +52,25 @@ fn keys_with_the_event_time_are_forgotten_and_those_with_null_are_not() {
 }
 
 #[test]
+fn a_watermark_that_is_added_finds_what_was_seen_without_it_and_one_that_is_removed_forgets_nothing() {
+    let input = schema(COLUMNS);
+    let row = |time: &&str| json!({"k": "a", "v": 1, "ts": format!("2026-01-01T00:{time}Z")});
+    let at = |times: &[&str]| vec![batch(&input, &times.iter().map(row).collect::<Vec<_>>())];
+    let watermark = Some(millis("2026-01-01T00:20:00Z"));
+    let without = || dedup(&input, &["k", "ts"], None, DedupExpiry::Never);
+    let with = || dedup(&input, &["k", "ts"], Some(2), DedupExpiry::EventTime);
+    assert_eq!(without().operator.state_form(), with().operator.state_form());
+    let mut running = without();
+    assert_eq!(running.rows(None, &at(&["10:00", "30:00"])).updated, 2);
+    running.operator = with().operator;
+    let ran = running.rows(watermark, &at(&["30:00"]));
+    assert_eq!((ran.rows.len(), ran.removed, ran.state_rows), (0, 1, 1));
+    running.operator = without().operator;
+    let ran = running.rows(None, &at(&["30:00", "10:00"]));
+    assert_eq!((ran.rows.len(), ran.removed, ran.state_rows), (1, 0, 2));
+}
+
+#[test]
 fn within_the_watermark() {
     let case = include_str!("../../../testdata/dedup/within_watermark_no_keys.json");
     replay_case(case, COLUMNS, &["k", "v", "ts"], Some(2), WITHIN);

@@ -1,0 +1,79 @@
+//! What the state of a stateful operator consists of, and what it means: recorded beside the state, so that a changed
+//! query is let on to it only if it would read it as it was written.
+//!
+//! Made by `plan` and `operators`, kept by `checkpoint`, compared by `engine`. It never holds state itself.
+
+use crate::types::type_name;
+use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The words in which [`StateLayout::definition`] is written. It grows when the same query would be described in other
+/// words: definitions in different words say nothing about each other.
+pub const DEFINITION_WORDS: u32 = 1;
+
+/// The state of one operator. Spark compares only the types of keys and values, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateLayout {
+    /// The operator's stable name, by which its state is found.
+    pub name: String,
+    /// What keeps the state: `aggregate`, `session_window`, `dedup`, `dedup_within_watermark`, `join`, `limit`.
+    pub kind: String,
+    /// How its entries are laid out, in the operator's words: only the same form can be read.
+    pub form: String,
+    /// By what its entries are found. Names are for people: only the types and their order must stay.
+    pub keys: Vec<StateColumn>,
+    /// What its entries hold; likewise.
+    pub values: Vec<StateColumn>,
+    /// See [`DEFINITION_WORDS`].
+    pub words: u32,
+    /// What keys and values mean: another meaning of the same types makes nonsense of what is there.
+    pub definition: Vec<StateFact>,
+    /// What may change from one start to the next and keeps the meaning of what is there.
+    pub settings: Vec<StateFact>,
+}
+
+/// A part of a key or of a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateColumn {
+    /// What people call it.
+    pub name: String,
+    /// Spark's name of its type.
+    #[serde(rename = "type")]
+    pub data_type: String,
+}
+
+impl StateColumn {
+    /// A column of this type.
+    pub fn new(name: impl Into<String>, data_type: &DataType) -> Self {
+        Self { name: name.into(), data_type: type_name(data_type) }
+    }
+}
+
+/// Something about an operator that its state's types do not say: `key 1` is `upper(orders.customer)`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFact {
+    /// What it is about.
+    pub what: String,
+    /// What it says.
+    pub is: String,
+}
+
+impl StateFact {
+    /// A fact.
+    pub fn new(what: impl Into<String>, is: impl Into<String>) -> Self {
+        Self { what: what.into(), is: is.into() }
+    }
+}
+
+/// The schema of the state: `keys (k: string), values (sum(s.v): long)`.
+impl fmt::Display for StateLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "keys ({}), values ({})", columns(&self.keys), columns(&self.values))
+    }
+}
+
+fn columns(columns: &[StateColumn]) -> String {
+    let column = |column: &StateColumn| format!("{}: {}", column.name, column.data_type);
+    columns.iter().map(column).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,183 @@
+//! The table of changes: what was kept, what would be kept, what is said to it.
+
+use super::*;
+use pelton_core::DEFINITION_WORDS;
+
+fn columns(text: &str) -> Vec<StateColumn> {
+    let column = |column: &str| {
+        let (name, data_type) = column.split_once(": ").unwrap();
+        StateColumn { name: name.into(), data_type: data_type.into() }
+    };
+    text.split(", ").filter(|column| !column.is_empty()).map(column).collect()
+}
+
+/// `SELECT k, sum(v) FROM s GROUP BY k` with a window.
+fn sums() -> StateLayout {
+    StateLayout {
+        name: "sql.aggregate".into(),
+        kind: "aggregate".into(),
+        form: "by key".into(),
+        keys: columns("k: string, n: long"),
+        values: columns("sum(s.v): long"),
+        words: DEFINITION_WORDS,
+        definition: vec![StateFact::new("key 1", "s.k"), StateFact::new("aggregate 1", "sum(s.v)")],
+        settings: vec![StateFact::new("the join", "inner")],
+    }
+}
+
+fn changed(change: impl FnOnce(&mut StateLayout)) -> Vec<StateLayout> {
+    let mut layout = sums();
+    change(&mut layout);
+    vec![layout]
+}
+
+enum Answer {
+    Allowed,
+    /// With a note that contains this.
+    Noted(&'static str),
+    /// With a message that contains this, whatever the file accepts.
+    Refused(&'static str),
+    /// Likewise, unless the file accepts it.
+    Nonsense(&'static str),
+}
+use Answer::{Allowed, Nonsense, Noted, Refused};
+
+fn table() -> Vec<(&'static str, Vec<StateLayout>, Answer)> {
+    let other = || StateLayout { name: "dedup".into(), kind: "dedup".into(), ..StateLayout::default() };
+    vec![
+        ("nothing", vec![sums()], Allowed),
+        ("a column's name", changed(|l| l.keys[0].name = "customer".into()), Allowed),
+        (
+            "a setting",
+            changed(|l| l.settings[0].is = "left outer".into()),
+            Noted("the join was inner and is left outer"),
+        ),
+        ("a setting gone", changed(|l| l.settings.clear()), Noted("the join was inner and is nothing")),
+        (
+            "other words",
+            changed(|l| (l.words, l.definition) = (99, Vec::new())),
+            Noted("only types were compared"),
+        ),
+        (
+            "a key's type",
+            changed(|l| l.keys = columns("k: string, n: int")),
+            Refused("its key 2 was `n: long` and would now be `n: int`"),
+        ),
+        (
+            "keys swapped",
+            changed(|l| l.keys.swap(0, 1)),
+            Refused("its key 1 was `k: string` and would now be `n: long`"),
+        ),
+        (
+            "a key more",
+            changed(|l| l.keys.extend(columns("d: double"))),
+            Refused("the number of its keys was 2 and would now be 3"),
+        ),
+        (
+            "a key fewer",
+            changed(|l| l.keys.truncate(1)),
+            Refused("the number of its keys was 2 and would now be 1"),
+        ),
+        (
+            "a value's type",
+            changed(|l| l.values = columns("sum(s.d): double")),
+            Refused("its value 1 was `sum(s.v): long` and would now be `sum(s.d): double`"),
+        ),
+        (
+            "a value more",
+            changed(|l| l.values.extend(columns("n: long"))),
+            Refused("the number of its values was 1 and would now be 2"),
+        ),
+        (
+            "another kind",
+            changed(|l| l.kind = "session_window".into()),
+            Refused("it was of kind aggregate and is of kind session_window"),
+        ),
+        (
+            "another form",
+            changed(|l| l.form = "by time".into()),
+            Refused("laid out as 'by key' and would now be as 'by time'"),
+        ),
+        (
+            "an operator more",
+            vec![sums(), other()],
+            Refused("the operator 'dedup' (dedup) is new in the pipeline"),
+        ),
+        (
+            "no operator",
+            Vec::new(),
+            Refused(
+                "the state of the operator 'sql.aggregate' (aggregate), which the pipeline no longer has",
+            ),
+        ),
+        ("another operator", vec![other()], Refused("no longer has; the operator 'dedup' (dedup) is new")),
+        (
+            "another key",
+            changed(|l| l.definition[0].is = "upper(s.k)".into()),
+            Nonsense("key 1 was s.k and is upper(s.k)"),
+        ),
+        (
+            "another function",
+            changed(|l| l.definition[1].is = "max(s.v)".into()),
+            Nonsense("aggregate 1 was sum(s.v) and is max(s.v)"),
+        ),
+        (
+            "a fact more",
+            changed(|l| l.definition.push(StateFact::new("window", "5 min"))),
+            Nonsense("window was nothing and is 5 min"),
+        ),
+    ]
+}
+
+#[test]
+fn the_table_of_changes() {
+    let all = |layouts: &[StateLayout]| layouts.iter().map(|layout| layout.name.clone()).collect();
+    let nothing = BTreeSet::new();
+    for (change, now, answer) in table() {
+        let accepted: BTreeSet<String> = all(&now);
+        let (plain, willing) = (goes_on(&[sums()], &now, &nothing), goes_on(&[sums()], &now, &accepted));
+        match answer {
+            Allowed => assert_eq!(plain.unwrap(), Vec::<String>::new(), "{change}"),
+            Noted(part) => {
+                let notes = plain.unwrap();
+                assert!(notes.len() == 1 && notes[0].contains(part), "{change}: {notes:?}");
+            }
+            Refused(part) => {
+                for refused in [plain.unwrap_err(), willing.unwrap_err()] {
+                    assert!(refused.message().contains(part), "{change}: {refused}");
+                    assert!(
+                        refused.message().contains("\n  checkpoint: ") || now.len() > 1,
+                        "{change}: {refused}"
+                    );
+                    assert!(refused.hint_text().unwrap().contains("new checkpoint"), "{change}");
+                }
+            }
+            Nonsense(part) => {
+                let refused = plain.unwrap_err();
+                assert!(refused.message().contains(part), "{change}: {refused}");
+                let way_out = "accept_changed_state: ['sql.aggregate']";
+                assert!(refused.hint_text().unwrap().contains(way_out), "{change}: {refused:?}");
+                let notes = willing.unwrap();
+                assert!(notes.len() == 1 && notes[0].contains(part), "{change}: {notes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_operator_that_only_lost_its_name_is_recognised() {
+    let now = changed(|layout| layout.name = "sql-2.aggregate".into());
+    let refused = goes_on(&[sums()], &now, &BTreeSet::new()).unwrap_err();
+    let hint = refused.hint_text().unwrap();
+    assert!(hint.contains("'sql-2.aggregate' is only another name of 'sql.aggregate'"), "{hint}");
+}
+
+#[test]
+fn a_refusal_shows_both_schemas() {
+    let now = changed(|layout| layout.keys = columns("n: long"));
+    let refused = goes_on(&[sums()], &now, &BTreeSet::new()).unwrap_err();
+    let expected = "the operator 'sql.aggregate' cannot go on with the state in the checkpoint: the number of its \
+                    keys was 2 and would now be 1\n  checkpoint: keys (k: string, n: long), values \
+                    (sum(s.v): long)\n  pipeline: keys (n: long), values (sum(s.v): long)";
+    assert_eq!(refused.message(), expected);
+}

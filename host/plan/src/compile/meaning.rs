@@ -1,0 +1,221 @@
+//! What columns and expressions are in terms of the query's sources: `upper(orders.customer)`, whatever they are called
+//! on the way. Two queries with the same text mean the same; so the state of one can be told from that of another.
+//!
+//! Called for the descriptions of state. Texts are compared and shown, never read; when they change for a query that
+//! has not, [`pelton_core::DEFINITION_WORDS`] must grow.
+
+use super::Compiler;
+use crate::functions::window::{SESSION_WINDOW, WindowSpec};
+use crate::logical::Operation;
+use crate::tree::event_time::group_expressions;
+use crate::tree::windows::window_call;
+use crate::tree::{StreamOp, stream_node};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result as DfResult};
+use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan as SqlPlan};
+
+/// Longer texts are cut, so that columns made of columns made of columns stay small.
+const TEXT_MAX: usize = 1000;
+
+/// The columns of a plan with what they are.
+pub(super) struct Meanings<'a> {
+    schema: &'a DFSchema,
+    columns: Vec<String>,
+}
+
+impl<'a> Meanings<'a> {
+    /// Columns of a schema with what they are.
+    pub(super) fn new(schema: &'a DFSchema, columns: Vec<String>) -> Self {
+        Self { schema, columns }
+    }
+
+    /// What a column is, by its position.
+    pub(super) fn column(&self, index: usize) -> String {
+        self.columns.get(index).cloned().unwrap_or_default()
+    }
+
+    /// What all columns are.
+    pub(super) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// What an expression over the columns is.
+    pub(super) fn of(&self, expr: &Expr) -> String {
+        if let Some(window) = self.of_window(expr) {
+            return cut(window);
+        }
+        let replaced = expr.clone().transform_up(|expr| match expr {
+            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
+            Expr::Column(column) => Ok(Transformed::yes(match self.schema.maybe_index_of_column(&column) {
+                Some(index) => Expr::Column(Column::from_name(operand(&self.column(index)))),
+                None => Expr::Column(column),
+            })),
+            other => Ok(Transformed::no(other)),
+        });
+        let text = replaced.map_or_else(|_| expr.to_string(), |replaced| replaced.data.to_string());
+        cut(outermost(text))
+    }
+
+    /// A time window in the words of its lengths: `10 minutes` and `600 seconds` are the same.
+    fn of_window(&self, expr: &Expr) -> Option<String> {
+        let call = window_call(expr)?;
+        let (time, rest) = call.args.split_first()?;
+        let time = self.of(time);
+        if call.func.name() == SESSION_WINDOW {
+            return Some(format!("a session of {time} with a gap of {}", self.of(rest.first()?)));
+        }
+        let WindowSpec { size_us, slide_us, start_us } = WindowSpec::of(rest).ok()?;
+        let every = if slide_us == size_us { String::new() } else { format!(" every {}", length(slide_us)) };
+        let from = if start_us == 0 { String::new() } else { format!(" from {}", length(start_us)) };
+        Some(format!("a window of {time} over {}{every}{from}", length(size_us)))
+    }
+}
+
+impl Compiler<'_> {
+    /// What the columns of a plan are.
+    pub(super) fn meanings<'a>(&self, plan: &'a SqlPlan) -> Meanings<'a> {
+        let mut columns = self.column_meanings(plan);
+        let names = plan.schema().fields().iter().skip(columns.len());
+        columns.extend(names.map(|field| field.name().clone()).collect::<Vec<_>>());
+        Meanings::new(plan.schema(), columns)
+    }
+
+    fn column_meanings(&self, plan: &SqlPlan) -> Vec<String> {
+        let of = |exprs: &[Expr], input: &SqlPlan| {
+            let meanings = self.meanings(input);
+            exprs.iter().map(|expr| meanings.of(expr)).collect::<Vec<_>>()
+        };
+        match plan {
+            SqlPlan::TableScan(scan) => {
+                let table = scan.table_name.table();
+                plan.schema().fields().iter().map(|field| format!("{table}.{}", field.name())).collect()
+            }
+            SqlPlan::Projection(node) => of(&node.expr, &node.input),
+            SqlPlan::Aggregate(node) => {
+                let keys = group_expressions(&node.group_expr);
+                let key_columns = of(&keys, &node.input);
+                let has_set = node.schema.fields().len() > keys.len() + node.aggr_expr.len();
+                let set = has_set.then(|| "the grouping set".to_owned());
+                key_columns.into_iter().chain(set).chain(of(&node.aggr_expr, &node.input)).collect()
+            }
+            SqlPlan::Distinct(Distinct::On(node)) => of(&node.select_expr, &node.input),
+            SqlPlan::Join(node) => match node.join_type {
+                JoinType::LeftSemi | JoinType::LeftAnti => self.meanings(&node.left).columns,
+                JoinType::RightSemi | JoinType::RightAnti => self.meanings(&node.right).columns,
+                _ => [self.meanings(&node.left).columns, self.meanings(&node.right).columns].concat(),
+            },
+            SqlPlan::Union(node) => united(node.inputs.iter().map(|input| self.meanings(input).columns)),
+            SqlPlan::Unnest(node) => {
+                let input = self.meanings(&node.input);
+                let fields = node.schema.fields().iter().zip(&node.dependency_indices);
+                let below = node.input.schema();
+                let column = |(field, index): (&datafusion::arrow::datatypes::FieldRef, &usize)| {
+                    let same = below.field(*index).data_type() == field.data_type();
+                    let text = input.column(*index);
+                    if same { text } else { cut(format!("unnest({text})")) }
+                };
+                fields.map(column).collect()
+            }
+            SqlPlan::Extension(_) => self.of_stream_node(plan),
+            // Filters, other names of tables, sorts, limits: the same columns.
+            _ => match plan.inputs()[..] {
+                [input] if input.schema().fields().len() == plan.schema().fields().len() => {
+                    self.meanings(input).columns
+                }
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn of_stream_node(&self, plan: &SqlPlan) -> Vec<String> {
+        let Some(node) = stream_node(plan) else { return Vec::new() };
+        let StreamOp::PluginTransform(step) = &node.op else { return self.meanings(&node.input).columns };
+        let function = match self.logical.steps.get(*step).map(|step| &step.operation) {
+            Some(Operation::PluginTransform { function, .. }) => function.to_string(),
+            _ => String::new(),
+        };
+        node.schema.fields().iter().map(|field| format!("{function}().{}", field.name())).collect()
+    }
+}
+
+fn united(inputs: impl Iterator<Item = Vec<String>>) -> Vec<String> {
+    let inputs: Vec<Vec<String>> = inputs.collect();
+    let width = inputs.iter().map(Vec::len).max().unwrap_or(0);
+    let column = |index: usize| {
+        let mut texts: Vec<&str> = Vec::new();
+        for text in inputs.iter().filter_map(|columns| columns.get(index)) {
+            if !texts.contains(&text.as_str()) {
+                texts.push(text);
+            }
+        }
+        cut(texts.join(" | "))
+    };
+    (0..width).map(column).collect()
+}
+
+/// A text as a part of a larger expression.
+fn operand(text: &str) -> String {
+    if text.contains(' ') { format!("({text})") } else { text.to_owned() }
+}
+
+/// Without the parentheses around a whole text that is one operand.
+fn outermost(text: String) -> String {
+    let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) else { return text };
+    let mut depth = 0_i32;
+    let closes_before = inner.chars().any(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth < 0
+    });
+    if closes_before { text } else { inner.to_owned() }
+}
+
+/// A text of bounded length; what is cut off is told by its hash.
+fn cut(text: String) -> String {
+    if text.len() <= TEXT_MAX {
+        return text;
+    }
+    let end = (0..=TEXT_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    // FNV-1a: the text is kept in checkpoints, so the hash must be the same for ever.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{} … ({hash:016x})", &text[..end])
+}
+
+/// A length of time in its largest whole unit.
+fn length(micros: i64) -> String {
+    let units = [(86_400_000_000, "days"), (3_600_000_000, "hours"), (60_000_000, "minutes")];
+    let small = [(1_000_000, "seconds"), (1_000, "milliseconds"), (1, "microseconds")];
+    let unit = units.iter().chain(&small).find(|(unit, _)| micros % unit == 0);
+    unit.map_or_else(String::new, |(unit, name)| format!("{} {name}", micros / unit))
+}
+
+/// The names that people see of a plan's columns.
+pub(super) fn names(plan: &SqlPlan) -> Vec<String> {
+    plan.schema().fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// The type of an expression, for a description.
+pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> DfResult<datafusion::arrow::datatypes::DataType> {
+    datafusion::logical_expr::ExprSchemable::get_type(expr, schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_still_told_apart() {
+        let (a, b) = (cut("é".repeat(2000) + "a"), cut("é".repeat(2000) + "b"));
+        assert!(a.len() < TEXT_MAX + 40 && a != b, "{a}");
+        assert_eq!(cut("short".to_owned()), "short");
+    }
+
+    #[test]
+    fn parentheses_go_only_if_they_hold_everything() {
+        assert_eq!(outermost("(a + b)".to_owned()), "a + b");
+        assert_eq!(outermost("(a) + (b)".to_owned()), "(a) + (b)");
+        assert_eq!(length(600_000_000), "10 minutes");
+        assert_eq!(length(90_000_000), "90 seconds");
+    }
+}

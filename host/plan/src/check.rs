@@ -15,7 +15,9 @@ use crate::tree::event_time::{event_times, group_expressions, of_expression};
 use crate::tree::windows::{calls_in, window_call};
 use crate::tree::{self, StreamOp, stream_node};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan as SqlPlan, Volatility};
+use datafusion::logical_expr::{JoinConstraint, JoinType};
 use pelton_core::{Error, OutputMode};
 pub use warnings::warnings;
 
@@ -87,7 +89,7 @@ impl Refusal {
     }
 }
 
-/// Everything in the plan that may not run, the gravest first.
+/// Everything in the plan that may not run: what concerns the whole first, then from the sources to the sink.
 pub fn check(plan: &LogicalPlan) -> Vec<Refusal> {
     let mut checker = Checker { plan, refusals: Vec::new() };
     let aggregates = checker.aggregates(&plan.root);
@@ -181,6 +183,27 @@ impl Checker<'_> {
         }
         self.subqueries(node, at);
         self.nondeterministic(node, at);
+        if let SqlPlan::Join(join) = node
+            && join.join_constraint == JoinConstraint::Using
+            && matches!(join.join_type, JoinType::Right | JoinType::Full)
+        {
+            self.refuse_ourselves(
+                at,
+                Rule::Join,
+                "USING and NATURAL are not possible in a RIGHT or FULL OUTER join: the column would be the left side's",
+                "write ON l.k = r.k, and select coalesce(l.k, r.k)",
+            );
+        }
+        if !self.streams(node)
+            && let Some(name) = function_where(node, |name| SCOPED.contains(&name))
+        {
+            self.refuse_ourselves(
+                at,
+                Rule::Nondeterministic,
+                format!("{name}() has another value in each micro-batch, but a static table is read once"),
+                "use it in a step over the stream",
+            );
+        }
         if self.streams(node) {
             self.node(node, at);
         }
@@ -261,6 +284,7 @@ impl Checker<'_> {
                         "give the source a watermark, or leave out within_watermark",
                     );
                 }
+                self.several_times(event_times(&own.input).iter().flatten().count(), at);
                 self.stateful_over_updates(node, at);
             }
             StreamOp::Watermark { .. } if has_watermark(&own.input) => self.refuse(
@@ -279,14 +303,28 @@ impl Checker<'_> {
         let has_time = keys.iter().any(|key| of_expression(key, input.schema(), &times).is_some());
         let session = keys.iter().filter_map(window_call).any(|call| call.func.name() == SESSION_WINDOW);
         if mode == OutputMode::Append && !has_time {
+            let instead = match self.plan.watermarks.is_empty() {
+                true => {
+                    "give a source a watermark, for example watermark: {column: ts, delay: 10 minutes}, and group by a \
+                     window of its column; or use output_mode: update"
+                }
+                false => {
+                    "group by window(…) over, or by, the column of a watermark itself: a column computed from it is none; \
+                     or use output_mode: update"
+                }
+            };
             self.refuse(
                 at,
                 Rule::AppendWithoutWatermark,
                 "output_mode append is not possible here: without an event time with a watermark among the keys no \
                  group is ever final",
-                "group by window(…) over, or by, the column of a watermark; or use output_mode: update",
+                instead,
             );
         }
+        self.several_times(
+            keys.iter().filter(|key| of_expression(key, input.schema(), &times).is_some()).count(),
+            at,
+        );
         if session && mode == OutputMode::Update {
             self.refuse(
                 at,
@@ -312,6 +350,18 @@ impl Checker<'_> {
             );
         }
         self.stateful_over_updates(node, at);
+    }
+
+    /// Which of them would say when a row is late? Spark asks the same.
+    fn several_times(&mut self, count: usize, at: At) {
+        if count > 1 {
+            self.refuse(
+                at,
+                Rule::Watermark,
+                "several columns carry an event time here, and it is not said which counts",
+                "select one of them in the step before; of a window and its time keep one",
+            );
+        }
     }
 
     fn aggregate_functions(&mut self, exprs: &[Expr], at: At) {
@@ -411,18 +461,34 @@ const TIME_OF_DAY: &str = "current_time";
 /// The name of the first function that is not a matter of its arguments and the micro-batch.
 fn nondeterministic(node: &SqlPlan) -> Option<String> {
     let mut found = None;
+    each_call(node, |call| {
+        let varies =
+            call.func.signature().volatility == Volatility::Volatile || call.func.name() == TIME_OF_DAY;
+        if varies && !SCOPED.contains(&call.func.name()) && !call.func.name().contains('.') {
+            found.get_or_insert_with(|| call.func.name().to_owned());
+        }
+    });
+    found
+}
+
+/// The name of the first function that is one of these.
+fn function_where(node: &SqlPlan, wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let mut found = None;
+    each_call(node, |call| {
+        if wanted(call.func.name()) {
+            found.get_or_insert_with(|| call.func.name().to_owned());
+        }
+    });
+    found
+}
+
+fn each_call(node: &SqlPlan, mut look: impl FnMut(&ScalarFunction)) {
     let _ = node.apply_expressions(|expr| {
         expr.apply(|e| {
-            if let Expr::ScalarFunction(call) = e
-                && (call.func.signature().volatility == Volatility::Volatile
-                    || call.func.name() == TIME_OF_DAY)
-                && !SCOPED.contains(&call.func.name())
-                && !call.func.name().contains('.')
-            {
-                found.get_or_insert_with(|| call.func.name().to_owned());
+            if let Expr::ScalarFunction(call) = e {
+                look(call);
             }
             Ok(TreeNodeRecursion::Continue)
         })
     });
-    found
 }

@@ -11,6 +11,9 @@ pub use pelton_core::TableRows as VersionedRows;
 use pelton_core::{BatchId, OutputMode, StateLayout};
 use std::sync::Arc;
 
+/// What the names of columns begin with that the planner has added for an operator: no columns of the user's.
+pub const COMPUTED: &str = "__";
+
 /// A way of rows through stateless steps.
 pub struct Lane {
     /// Where the rows come from.

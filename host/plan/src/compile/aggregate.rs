@@ -4,7 +4,9 @@
 use super::lane::{OpenLane, unique_schema};
 use super::{At, Compiler, internal};
 use crate::functions::window::{DURATION_MICROS, SESSION_WINDOW, WINDOW_TIME, WindowSpec};
-use crate::stateful::{Aggregate, AggregateCall, EventTimeKey, GroupKey, StatefulOperator, TimeWindow};
+use crate::stateful::{
+    Aggregate, AggregateCall, COMPUTED, EventTimeKey, GroupKey, StatefulOperator, TimeWindow,
+};
 use crate::tree;
 use crate::tree::event_time::{event_times, group_expressions, of_expression};
 use crate::tree::windows::window_call;
@@ -30,13 +32,13 @@ impl Columns {
     /// Adds a column and gives its position.
     fn add(&mut self, expr: Expr) -> usize {
         let index = self.0.len();
-        self.0.push(expr.unalias().alias(format!("__{index}")));
+        self.0.push(expr.unalias().alias(name(index)));
         index
     }
 }
 
 fn name(index: usize) -> String {
-    format!("__{index}")
+    format!("{COMPUTED}{index}")
 }
 
 fn column(index: usize) -> Arc<dyn datafusion::physical_expr::PhysicalExpr> {
@@ -49,7 +51,7 @@ impl Compiler<'_> {
         let keys = group_expressions(&node.group_expr);
         let mut columns = Columns::default();
         let (mut group_keys, window) = self.keys(&keys, &node.input, &mut columns)?;
-        let sets = grouping_sets(&node.group_expr, &keys);
+        let sets = grouping_sets(&node.group_expr, &keys)?;
         let set_column = sets.as_ref().map(|_| columns.add(lit(ScalarValue::Null)));
         group_keys.extend(set_column.map(|index| GroupKey::Expr(column(index))));
         let calls =
@@ -127,7 +129,7 @@ impl Compiler<'_> {
         Ok(TimeWindow::Sliding { time, size_us, slide_us, start_us })
     }
 
-    /// Puts the columns on top of the lanes; of ROLLUP and the like each lane once for every set of keys.
+    /// Puts the columns on top of the lanes; of ROLLUP and the like once for every set of keys.
     #[allow(clippy::too_many_arguments, reason = "what a projection over every set of keys needs")]
     fn computed(
         &self,
@@ -143,23 +145,49 @@ impl Compiler<'_> {
             return lanes.into_iter().map(|lane| projected(lane, columns.to_vec(), at)).collect();
         };
         let id_type = node.schema.field(keys.len()).data_type().clone();
-        let mut all = Vec::with_capacity(lanes.len() * sets.len());
-        for lane in lanes {
-            for set in sets {
-                let mut columns = columns.to_vec();
-                let left_out = keys.iter().zip(set).enumerate().filter(|(_, (_, kept))| !**kept);
-                for (index, (key, _)) in left_out {
+        let of_set = |set: &Vec<bool>| {
+            let mut columns = columns.to_vec();
+            // A key is one column, but a window is none that could be left out: see `grouping_sets`.
+            let positions = key_columns(keys);
+            for ((key, kept), position) in keys.iter().zip(set).zip(positions) {
+                if !kept {
                     let data_type = key.get_type(node.input.schema()).map_err(|e| internal(&e))?;
                     let null = ScalarValue::try_from(&data_type).map_err(|e| internal(&e))?;
-                    columns[index] = Expr::Literal(null, None).alias(name(index));
+                    columns[position] = Expr::Literal(null, None).alias(name(position));
                 }
-                let id = set.iter().fold(0_u64, |id, kept| (id << 1) | u64::from(!kept));
-                columns[set_column] = cast(lit(id), id_type.clone()).alias(name(set_column));
-                all.push(projected(lane.fork()?, columns, at)?);
             }
-        }
-        Ok(all)
+            let id = set.iter().fold(0_u64, |id, kept| (id << 1) | u64::from(!kept));
+            columns[set_column] = cast(lit(id), id_type.clone()).alias(name(set_column));
+            Ok(columns)
+        };
+        let sets = sets.iter().map(of_set).collect::<Result<Vec<_>>>()?;
+        lanes.into_iter().map(|lane| expanded(lane, &sets, at)).collect()
     }
+}
+
+/// Where each key's first column stands: a tumbling window has one, a session two.
+fn key_columns(keys: &[Expr]) -> Vec<usize> {
+    let width = |key: &Expr| match window_call(key) {
+        Some(call) if call.func.name() == SESSION_WINDOW => 2,
+        _ => 1,
+    };
+    keys.iter().scan(0, |next, key| Some(std::mem::replace(next, *next + width(key)))).collect()
+}
+
+/// Every row once for each set of columns.
+fn expanded(mut lane: OpenLane, sets: &[Vec<Expr>], at: At) -> Result<OpenLane> {
+    let mut all: Option<LogicalPlanBuilder> = None;
+    for columns in sets {
+        let one =
+            LogicalPlanBuilder::from(lane.plan.clone()).project(columns.clone()).map_err(|e| internal(&e))?;
+        all = Some(match all {
+            Some(all) => one.build().and_then(|one| all.union(one)).map_err(|e| internal(&e))?,
+            None => one,
+        });
+    }
+    let all = all.ok_or_else(|| Error::internal("no set of keys"))?;
+    lane.grow(all.build().map_err(|e| internal(&e))?, at);
+    Ok(lane)
 }
 
 fn projected(mut lane: OpenLane, columns: Vec<Expr>, at: At) -> Result<OpenLane> {
@@ -168,20 +196,40 @@ fn projected(mut lane: OpenLane, columns: Vec<Expr>, at: At) -> Result<OpenLane>
     Ok(lane)
 }
 
+/// More sets than anyone means; a row is multiplied by their number.
+const SETS_MAX: usize = 1024;
+
 /// For ROLLUP, CUBE and GROUPING SETS: for each set which of the keys are in it.
-fn grouping_sets(exprs: &[Expr], keys: &[Expr]) -> Option<Vec<Vec<bool>>> {
+fn grouping_sets(exprs: &[Expr], keys: &[Expr]) -> Result<Option<Vec<Vec<bool>>>> {
     use datafusion::logical_expr::GroupingSet;
-    let [Expr::GroupingSet(sets)] = exprs else { return None };
+    let [Expr::GroupingSet(sets)] = exprs else { return Ok(None) };
     let sets: Vec<Vec<Expr>> = match sets {
         GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|n| keys[..n].to_vec()).collect(),
-        GroupingSet::Cube(keys) => (0..1_usize << keys.len().min(16))
+        GroupingSet::Cube(keys) if keys.len() <= 10 => (0..1_usize << keys.len())
             .map(|bits| {
                 keys.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 0).map(|(_, k)| k.clone()).collect()
             })
             .collect(),
+        GroupingSet::Cube(_) => return Err(Error::invalid("CUBE of more than 10 keys makes too many sets")),
         GroupingSet::GroupingSets(sets) => sets.clone(),
     };
-    Some(sets.into_iter().map(|set| keys.iter().map(|key| set.contains(key)).collect()).collect())
+    let sets: Vec<Vec<bool>> =
+        sets.into_iter().map(|set| keys.iter().map(|key| set.contains(key)).collect()).collect();
+    if sets.len() > SETS_MAX {
+        return Err(Error::invalid(format!("{} grouping sets are too many", sets.len())));
+    }
+    let windows: Vec<usize> = (0..keys.len()).filter(|key| window_call(&keys[*key]).is_some()).collect();
+    for (index, set) in sets.iter().enumerate() {
+        if sets[..index].contains(set) {
+            return Err(Error::invalid("the same set of keys occurs twice in GROUP BY")
+                .hint("leave one out; a key beside ROLLUP must not be inside it, too"));
+        }
+        if windows.iter().any(|window| !set[*window]) {
+            return Err(Error::invalid("a time window must be in every set of keys")
+                .hint("write it beside ROLLUP or CUBE: GROUP BY window(ts, '1 hour'), ROLLUP(a, b)"));
+        }
+    }
+    Ok(Some(sets))
 }
 
 /// What says when a group is over.

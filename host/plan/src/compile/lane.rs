@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder};
-use pelton_core::{Error, Result};
+use pelton_core::Result;
 use std::sync::Arc;
 
 /// A lane whose end is open.
@@ -41,23 +41,6 @@ impl OpenLane {
             written_in: Vec::new(),
             grown: false,
         }
-    }
-
-    /// Another lane that begins as this one does. Possible only before anything of it is closed.
-    pub(super) fn fork(&self) -> Result<Self> {
-        if !self.steps.is_empty() {
-            let what = "ROLLUP, CUBE and GROUPING SETS need plain SQL between them and the source or the operator before";
-            return Err(Error::invalid(what).hint("group in a step behind a plugin or a watermark step is not possible; put the watermark at the source"));
-        }
-        Ok(Self {
-            origin: self.origin,
-            steps: Vec::new(),
-            plan: self.plan.clone(),
-            leaf_schema: self.leaf_schema.clone(),
-            watermark_ms: self.watermark_ms,
-            written_in: self.written_in.clone(),
-            grown: self.grown,
-        })
     }
 
     /// Puts a stateless node, which stands on `self.plan` already, on top.

@@ -22,6 +22,7 @@ use crate::stateful::{
 use crate::tree::event_time::event_times;
 use crate::tree::{self, StreamNode, StreamOp, filters, stream_node};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 /// Makes the plan.
 pub(crate) fn compile(logical: &LogicalPlan) -> Result<PhysicalPlan> {
     let mut compiler = Compiler { logical, lanes: Vec::new(), nodes: Vec::new() };
-    let root = compiler.prepared().map_err(|e| internal(&e))?;
+    let root = compiler.prepared().map_err(|e| crate::sql::planning_error(&e))?;
     let lanes = compiler.lanes(&root, None)?;
     let schema = logical.schema.clone();
     for lane in lanes {
@@ -152,7 +153,10 @@ impl Compiler<'_> {
             SqlPlan::Limit(limit) => {
                 let lanes = self.lanes(&limit.input, at)?;
                 match limit_count(limit) {
-                    Some(count) => self.limit(lanes, plan.schema(), count, at),
+                    Some(count) => {
+                        let complete = self.gives_all(&limit.input);
+                        self.limit(lanes, plan.schema(), count, complete, at)
+                    }
                     None => Ok(lanes),
                 }
             }
@@ -293,9 +297,16 @@ impl Compiler<'_> {
         let unique = unique_schema(schema);
         let lanes = self.node(vec![(lanes, unique.clone())], operator, "sort", unique, schema, 0, at)?;
         match sort.fetch {
-            Some(count) => self.limit(lanes, schema, count as u64, at),
+            Some(count) => self.limit(lanes, schema, count as u64, true, at),
             None => Ok(lanes),
         }
+    }
+
+    /// Whether a subtree gives its whole result in each micro-batch: it aggregates, in complete mode.
+    fn gives_all(&self, plan: &SqlPlan) -> bool {
+        let aggregates = plan
+            .exists(|node| Ok(matches!(node, SqlPlan::Aggregate(_) | SqlPlan::Distinct(Distinct::All(_)))));
+        self.logical.output_mode == OutputMode::Complete && aggregates.unwrap_or(false)
     }
 
     fn limit(
@@ -303,9 +314,10 @@ impl Compiler<'_> {
         lanes: Vec<OpenLane>,
         schema: &DFSchema,
         count: u64,
+        complete: bool,
         at: At,
     ) -> Result<Vec<OpenLane>> {
-        let over_all_batches = self.logical.output_mode != OutputMode::Complete;
+        let over_all_batches = !complete;
         let operator = StatefulOperator::Limit(Limit { count, over_all_batches });
         let unique = unique_schema(schema);
         let lanes = self.node(vec![(lanes, unique.clone())], operator, "limit", unique, schema, 0, at)?;

@@ -369,6 +369,11 @@ impl PipelineFile {
                 let what = "'input' is the step before; give the source or table another name";
                 return Err(self.text.error(span, what.into()));
             }
+            let twin = |other: &&String| *other != name && other.eq_ignore_ascii_case(name);
+            if let Some(twin) = self.sources.value.keys().chain(self.tables.keys()).find(twin) {
+                let what = format!("'{name}' and '{twin}' are one name to SQL, which takes no note of case");
+                return Err(self.text.error(span, what));
+            }
             if self.tables.contains_key(name) && self.sources.value.contains_key(name) {
                 let span = self.tables[name].span;
                 return Err(self.text.error(span, format!("'{name}' is the name of a source already")));

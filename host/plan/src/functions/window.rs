@@ -52,6 +52,9 @@ pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     ]
 }
 
+/// How many windows a row may be in.
+const WINDOWS_MAX: i64 = 10_000;
+
 /// A time window's length, step and offset, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowSpec {
@@ -91,6 +94,12 @@ impl WindowSpec {
         if slide_us > size_us {
             return plan_err!("the slide of window() must not be longer than the window");
         }
+        if size_us / slide_us > WINDOWS_MAX {
+            return plan_err!(
+                "a row would be in {} windows; at most {WINDOWS_MAX} are possible",
+                size_us / slide_us
+            );
+        }
         if start_us.abs() >= slide_us {
             return plan_err!("the start offset of window() must be shorter than the slide");
         }
@@ -99,7 +108,7 @@ impl WindowSpec {
 
     /// The start of the last window that a moment is in.
     fn last_start(self, micros: i64) -> i64 {
-        micros - (micros - self.start_us).rem_euclid(self.slide_us)
+        micros.saturating_sub(micros.saturating_sub(self.start_us).rem_euclid(self.slide_us))
     }
 }
 
@@ -115,7 +124,7 @@ fn micros(value: &ScalarValue, what: &str) -> Result<i64> {
             Interval::parse(text).map(Interval::as_micros).map_err(DataFusionError::Plan)
         }
         ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months == 0 => {
-            Ok(i64::from(interval.days) * 86_400_000_000 + interval.nanoseconds / 1000)
+            Ok(days_micros(interval.days).saturating_add(interval.nanoseconds / 1000))
         }
         ScalarValue::IntervalMonthDayNano(Some(_)) => {
             plan_err!("the {what} of window() must not have months or years, whose length varies")
@@ -124,6 +133,10 @@ fn micros(value: &ScalarValue, what: &str) -> Result<i64> {
         ScalarValue::Int32(Some(micros)) => Ok(i64::from(*micros)),
         other => plan_err!("the {what} of window() must be a duration such as '10 minutes', not {other}"),
     }
+}
+
+fn days_micros(days: i32) -> i64 {
+    i64::from(days).saturating_mul(86_400_000_000)
 }
 
 /// The time becomes a timestamp of the session; a window of an earlier aggregation stays.
@@ -202,7 +215,8 @@ fn last_moments(windows: &ArrayRef) -> Result<ArrayRef> {
         return exec_err!("a window has no end");
     };
     let valid = NullBuffer::union(windows.nulls(), end.nulls());
-    let last = TimestampMicrosecondArray::new(end.values().iter().map(|end| end - 1).collect(), valid);
+    let last =
+        TimestampMicrosecondArray::new(end.values().iter().map(|end| end.saturating_sub(1)).collect(), valid);
     Ok(Arc::new(last.with_data_type(end.data_type().clone())))
 }
 
@@ -224,7 +238,7 @@ fn window(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
         return exec_err!("overlapping windows are several for one row");
     }
     let starts = times.values().iter().map(|micros| spec.last_start(*micros)).collect::<Vec<_>>();
-    let ends = starts.iter().map(|start| start + spec.size_us).collect::<Vec<_>>();
+    let ends = starts.iter().map(|start| start.saturating_add(spec.size_us)).collect::<Vec<_>>();
     Ok(Arc::new(structs(function, starts, ends, times.nulls().cloned())?))
 }
 
@@ -247,14 +261,14 @@ fn windows(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
         let before = starts.len();
         if let Some(micros) = micros {
             let mut start = spec.last_start(micros);
-            while start + spec.size_us > micros {
+            while start.saturating_add(spec.size_us) > micros {
                 starts.push(start);
-                start -= spec.slide_us;
+                start = start.saturating_sub(spec.slide_us);
             }
         }
         counts.push(starts.len() - before);
     }
-    let ends = starts.iter().map(|start| start + spec.size_us).collect();
+    let ends = starts.iter().map(|start| start.saturating_add(spec.size_us)).collect();
     let values = structs(function, starts, ends, None)?;
     let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
     Ok(Arc::new(ListArray::try_new(item, OffsetBuffer::from_lengths(counts), Arc::new(values), None)?))
@@ -273,7 +287,8 @@ fn duration_micros(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
     if let Some(intervals) = values.as_primitive_opt::<IntervalMonthDayNanoType>() {
         let micros = intervals.iter().map(|interval| {
             interval.map(|i| {
-                (i64::from(i.months) * 31 + i64::from(i.days)) * 86_400_000_000 + i.nanoseconds / 1000
+                let months = days_micros(i.months).saturating_mul(31);
+                months.saturating_add(days_micros(i.days)).saturating_add(i.nanoseconds / 1000)
             })
         });
         return Ok(Arc::new(micros.collect::<Int64Array>()));

@@ -7,10 +7,10 @@ use super::session::Session;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::expr::{BinaryExpr, Cast, TryCast};
+use datafusion::logical_expr::expr::{BinaryExpr, Cast, InList, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{Between, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 
 /// Applies `change` to every expression of the plan and keeps the names of columns.
 fn each_expression(
@@ -81,6 +81,83 @@ fn folded(left: &Expr, op: Operator, right: &Expr) -> Result<Option<ScalarValue>
         DataFusionError::External(Box::new(pelton_core::Error::invalid(what)))
     };
     value.map(Some).ok_or_else(overflow)
+}
+
+/// Functions whose arguments become one type.
+const OF_ONE_TYPE: [&str; 9] =
+    ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least", "if", "make_array", "array"];
+
+/// A decimal beside a double becomes a double, as in Spark (DataFusion would make the double a decimal, which it may not
+/// fit); a decimal beside text makes doubles of both.
+pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
+    each_expression(plan, |expr, schema| {
+        let type_of = |e: &Expr| e.get_type(schema).unwrap_or(DataType::Null);
+        let mixed = |exprs: &[&Expr]| {
+            let types: Vec<DataType> = exprs.iter().map(|e| type_of(e)).collect();
+            types.iter().any(DataType::is_decimal) && types.iter().any(DataType::is_floating)
+        };
+        let double = |e: Expr| if type_of(&e).is_decimal() { cast(e, DataType::Float64) } else { e };
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if op != Operator::StringConcat && mixed(&[&left, &right]) =>
+            {
+                let (left, right) = (Box::new(double(*left)), Box::new(double(*right)));
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if matches!(
+                    op,
+                    Operator::Eq
+                        | Operator::NotEq
+                        | Operator::Lt
+                        | Operator::LtEq
+                        | Operator::Gt
+                        | Operator::GtEq
+                ) && (type_of(&left).is_decimal() && type_of(&right) == DataType::Utf8
+                    || type_of(&left) == DataType::Utf8 && type_of(&right).is_decimal()) =>
+            {
+                let (left, right) = (cast(*left, DataType::Float64), cast(*right, DataType::Float64));
+                let (left, right) = (Box::new(left), Box::new(right));
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::Between(between) if mixed(&[&between.expr, &between.low, &between.high]) => {
+                Transformed::yes(Expr::Between(Between {
+                    expr: Box::new(double(*between.expr)),
+                    negated: between.negated,
+                    low: Box::new(double(*between.low)),
+                    high: Box::new(double(*between.high)),
+                }))
+            }
+            Expr::InList(list)
+                if mixed(&list.list.iter().chain([list.expr.as_ref()]).collect::<Vec<_>>()) =>
+            {
+                Transformed::yes(Expr::InList(InList {
+                    expr: Box::new(double(*list.expr)),
+                    list: list.list.into_iter().map(double).collect(),
+                    negated: list.negated,
+                }))
+            }
+            Expr::Case(mut case) => {
+                let results = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+                let results: Vec<&Expr> = results.chain(case.else_expr.as_deref()).collect();
+                if !mixed(&results) {
+                    return Ok(Transformed::no(Expr::Case(case)));
+                }
+                let whens = case.when_then_expr.into_iter();
+                case.when_then_expr = whens.map(|(when, then)| (when, Box::new(double(*then)))).collect();
+                case.else_expr = case.else_expr.map(|other| Box::new(double(*other)));
+                Transformed::yes(Expr::Case(case))
+            }
+            Expr::ScalarFunction(mut call)
+                if OF_ONE_TYPE.contains(&call.func.name())
+                    && mixed(&call.args.iter().collect::<Vec<_>>()) =>
+            {
+                call.args = call.args.into_iter().map(double).collect();
+                Transformed::yes(Expr::ScalarFunction(call))
+            }
+            other => Transformed::no(other),
+        })
+    })
 }
 
 /// Casts from and to timestamps become Spark's; the plan's types are known already.

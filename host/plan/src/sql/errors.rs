@@ -84,7 +84,13 @@ impl Placed<'_> {
                         );
                         self.error_at_name(&name, what)
                     }
-                    None => self.error(message),
+                    None => match ungrouped(&message) {
+                        Some(name) => self.error_at_name(
+                            &name,
+                            format!("the column '{name}' is neither a key of GROUP BY nor inside an aggregate function"),
+                        ),
+                        None => self.error(message),
+                    },
                 }
             }
         }
@@ -120,6 +126,13 @@ impl Placed<'_> {
 fn same_name(message: &str) -> Option<String> {
     let quoted = message.split_once("require unique expression names")?.1.split('"').nth(1)?;
     let name = quoted.rsplit(" AS ").next().unwrap_or(quoted);
+    Some(name.rsplit('.').next().unwrap_or(name).to_owned())
+}
+
+/// The column that DataFusion misses: `… column "input.a" must appear in the GROUP BY clause …`.
+fn ungrouped(message: &str) -> Option<String> {
+    let before = message.split_once("must appear in the GROUP BY clause")?.0;
+    let name = before.rsplit('"').nth(1)?;
     Some(name.rsplit('.').next().unwrap_or(name).to_owned())
 }
 
@@ -168,6 +181,14 @@ fn pelton_error(error: &DataFusionError) -> Option<String> {
     match root(error) {
         DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|e| e.message().to_owned()),
         _ => None,
+    }
+}
+
+/// An error of a plan that cannot be put together, where no place in the file is known.
+pub(crate) fn planning_error(error: &DataFusionError) -> Error {
+    match root(error) {
+        DataFusionError::Plan(what) => Error::invalid(what.clone()),
+        other => Error::internal(format!("the plan cannot be put together: {}", first_line(other))),
     }
 }
 

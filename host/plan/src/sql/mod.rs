@@ -15,8 +15,8 @@ mod session;
 mod tests;
 mod windows;
 
-pub(crate) use errors::Placed;
 pub use errors::evaluation_error;
+pub(crate) use errors::{Placed, planning_error};
 pub use session::Plugins;
 pub(crate) use session::{INPUT, Relations, Session};
 
@@ -144,7 +144,7 @@ impl Session {
         if rewrite::has_lambda(&statement) {
             rewrite::int_literals(&mut statement);
         }
-        let planned = self.statement(&statement, input);
+        let planned = self.statement(&statement, input).and_then(casts::doubles_over_decimals);
         let first = planned.and_then(|plan| {
             let spark = casts::spark_literals(plan.clone()).and_then(|plan| self.analyze(plan));
             // A function that insists on DataFusion's own literal types.
@@ -160,7 +160,10 @@ impl Session {
             Err(error) => {
                 let mut typed = statement;
                 rewrite::int_literals(&mut typed);
-                let second = self.statement(&typed, input).and_then(|plan| self.analyze(plan));
+                let second = self
+                    .statement(&typed, input)
+                    .and_then(casts::doubles_over_decimals)
+                    .and_then(|plan| self.analyze(plan));
                 second.map_err(|_| sql.plan_error(error, &input.columns()))?
             }
         };

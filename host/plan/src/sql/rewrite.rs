@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, Statement, Subscript, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Select, SelectItem, Statement, Subscript, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -105,6 +106,14 @@ impl VisitorMut for Rewriter<'_> {
         generators::expand(select, self.type_of)?;
         for item in &mut select.projection {
             name_item(item);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Table { sample: Some(_), name, .. } = table {
+            let what = "TABLESAMPLE is not possible on a stream; filter by a hash of a column instead";
+            return ControlFlow::Break(Box::new((what.to_owned(), Ident::new(name.to_string()))));
         }
         ControlFlow::Continue(())
     }

@@ -13,8 +13,8 @@ use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::expr_rewriter::replace_col;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, Join, JoinType, LogicalPlan as SqlPlan, LogicalPlanBuilder, Operator,
-    Projection, Union,
+    Aggregate, Distinct, Expr, Filter, Join, JoinType, LogicalPlan as SqlPlan, LogicalPlanBuilder, Operator,
+    Projection, Union, Unnest,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,6 +45,12 @@ fn push(plan: SqlPlan, mut above: Vec<Expr>) -> Result<SqlPlan> {
         SqlPlan::Aggregate(node) => through_aggregate(node, above),
         SqlPlan::Join(node) => through_join(node, above),
         SqlPlan::Union(node) => through_union(node, above),
+        SqlPlan::Distinct(Distinct::All(input)) => {
+            let (down, stay) = split(above, |_| true);
+            let input = push(Arc::unwrap_or_clone(input), down)?;
+            filtered(SqlPlan::Distinct(Distinct::All(Arc::new(input))), stay)
+        }
+        SqlPlan::Unnest(node) => through_unnest(node, above),
         SqlPlan::Sort(mut node) => {
             let (down, stay) = split(above, |_| true);
             node.input = Arc::new(push(Arc::unwrap_or_clone(node.input), down)?);
@@ -212,6 +218,25 @@ fn not_null(parts: &JoinParts, side: usize) -> Vec<Expr> {
         }
     }
     found
+}
+
+/// Conditions on columns that are not unnested.
+fn through_unnest(mut node: Unnest, above: Vec<Expr>) -> Result<SqlPlan> {
+    let inner = node.input.schema().columns();
+    let lists: Vec<usize> = node.list_type_columns.iter().map(|(index, _)| *index).collect();
+    let kept = node
+        .schema
+        .columns()
+        .into_iter()
+        .zip(&node.dependency_indices)
+        .filter(|(_, index)| !lists.contains(index) && !node.struct_type_columns.contains(index));
+    let map: HashMap<Column, Expr> =
+        kept.filter_map(|(outer, index)| Some((outer, Expr::Column(inner.get(*index)?.clone())))).collect();
+    let (down, stay) =
+        split(above, |condition| condition.column_refs().iter().all(|column| map.contains_key(*column)));
+    let down = down.into_iter().map(|c| substitute(c, &map)).collect::<Result<Vec<_>>>()?;
+    node.input = Arc::new(push(Arc::unwrap_or_clone(node.input), down)?);
+    filtered(SqlPlan::Unnest(node), stay)
 }
 
 fn through_union(node: Union, above: Vec<Expr>) -> Result<SqlPlan> {

@@ -26,8 +26,6 @@ pub(crate) fn all() -> Vec<Arc<AggregateUDF>> {
 pub(crate) const ALIASES: &[(&str, &str)] = &[
     ("approx_count_distinct", "approx_distinct"),
     ("percentile", "percentile_cont"),
-    ("percentile_approx", "approx_percentile_cont"),
-    ("approx_percentile", "approx_percentile_cont"),
     ("first", "first_value"),
     ("last", "last_value"),
     ("every", "bool_and"),

@@ -5,14 +5,14 @@
 //! range, also if others were set among it. The ends of a range are as short as the entries beside it, which did not
 //! change, allow. Whoever applies the changes clears the ranges, then sets the entries.
 
-use crate::blob::{Blob, Owned};
+use crate::blob::{Blob, Owned, common_prefix};
 use bytes::Bytes;
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
 use std::ops::Bound;
 
 /// How many entries are passed one by one before a key is searched from the top.
-const STEPS_MAX: usize = 12;
+const STEPS_MAX: usize = 4;
 
 /// A table's part in a shard. The lifetime is that of keys that are looked for.
 pub(crate) type Entries<'a> = BTreeMap<Blob<'a>, Owned>;
@@ -79,9 +79,8 @@ impl<'a> Changes<'a> {
 
 /// The shortest beginning of a key that is greater than a lesser key; none: than the empty one, or that itself.
 fn between<'a>(lesser: Option<&[u8]>, key: &'a [u8]) -> &'a [u8] {
-    let common =
-        lesser.map(|lesser| lesser.iter().zip(key).take_while(|(left, right)| left == right).count());
-    &key[..common.map_or(0, |common| common + 1).min(key.len())]
+    let length = lesser.map_or(0, |lesser| common_prefix(lesser, key) + 1);
+    &key[..length.min(key.len())]
 }
 
 /// The keys that were touched, ascending, each once with what it had before.
@@ -141,8 +140,10 @@ mod tests {
         keys.iter().map(|key| (Blob::from(&[*key][..]), Blob::from(&[*key][..]))).collect()
     }
 
+    type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
+
     /// From what there was and what there is, with every key of `touched` touched.
-    fn found(before: &[u8], now: &[u8], touched: &[u8]) -> (Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>) {
+    fn found(before: &[u8], now: &[u8], touched: &[u8]) -> (Ranges, Vec<u8>) {
         let (before, now) = (entries(before), entries(now));
         let undo = touched
             .iter()

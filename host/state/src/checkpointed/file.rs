@@ -11,7 +11,7 @@
 //!
 //! Called by the store and by its restoration; never does I/O, never trusts a length.
 
-use crate::blob::Blob;
+use crate::blob::{Blob, common_prefix};
 use crate::tables::Tables;
 use crate::varint;
 use pelton_core::BatchId;
@@ -146,7 +146,7 @@ impl Section {
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn push_key(before: &[u8], key: &[u8], out: &mut Vec<u8>) {
-    let common = before.iter().zip(key).take_while(|(before, now)| before == now).count();
+    let common = common_prefix(before, key);
     varint::push(common, out);
     varint::push_sized(&key[common..], out);
 }

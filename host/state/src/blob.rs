@@ -96,6 +96,13 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word))
 }
 
+/// How many bytes two keys have in common at their beginnings.
+pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    let [(left_words, _), (right_words, _)] = [left, right].map(<[u8]>::as_chunks::<8>);
+    let words = left_words.iter().zip(right_words).take_while(|(left, right)| left == right).count() * 8;
+    words + left[words..].iter().zip(&right[words..]).take_while(|(left, right)| left == right).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +119,8 @@ mod tests {
             prop_assert_eq!(blobs[0].cmp(&blobs[1]), left.cmp(&right));
             prop_assert_eq!(blobs[0].cmp(&Blob::borrowed(&right)), left.cmp(&right));
             prop_assert_eq!(blobs[0] == blobs[1], left == right);
+            let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
+            prop_assert_eq!(common_prefix(&left, &right), same);
         }
     }
 

@@ -2,16 +2,17 @@
 //! nothing.
 //!
 //! Removed keys are given as ranges in which every key changed: all that was removed from the front of a table is one
-//! range, also if others were set among it. Whoever applies the changes clears the ranges, then sets the entries.
+//! range, also if others were set among it. The ends of a range are as short as the entries beside it, which did not
+//! change, allow. Whoever applies the changes clears the ranges, then sets the entries.
 
-use crate::blob::{Blob, Owned};
+use crate::blob::{Blob, Owned, common_prefix};
 use bytes::Bytes;
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
 use std::ops::Bound;
 
 /// How many entries are passed one by one before a key is searched from the top.
-const STEPS_MAX: usize = 12;
+const STEPS_MAX: usize = 4;
 
 /// A table's part in a shard. The lifetime is that of keys that are looked for.
 pub(crate) type Entries<'a> = BTreeMap<Blob<'a>, Owned>;
@@ -22,12 +23,13 @@ pub(crate) type Undo = (Bytes, Option<Owned>);
 /// The changes of a table since the last commit. A key that has again the value that it had does not count.
 #[derive(Debug, Default)]
 pub(crate) struct Changes<'a> {
-    /// Ranges of keys, both ends included, ascending: nothing is left of what was in them but what is set.
+    /// Ranges of keys, ascending: nothing is left of what was in them but what is set. The end is excluded; an empty
+    /// one is the end of the table.
     pub(crate) cleared: Vec<(&'a [u8], &'a [u8])>,
     /// The entries that were added or have another value, ascending.
     pub(crate) set: Vec<(&'a [u8], &'a [u8])>,
-    /// Whether the last range may be extended: since it began there was no entry that did not change.
-    is_open: bool,
+    /// The last key that was removed, if nothing behind it is known that did not change: its range has no end yet.
+    open: Option<&'a [u8]>,
 }
 
 impl<'a> Changes<'a> {
@@ -38,14 +40,19 @@ impl<'a> Changes<'a> {
         let Some((first, _)) = touched.first() else { return changes };
         let mut cursor = Cursor::at(entries, first);
         for (key, before) in touched {
-            let (now, passed) = cursor.go_to(key);
-            changes.is_open &= !passed;
+            let (now, between) = cursor.go_to(key);
+            if let Some(entry) = between {
+                changes.end_before(entry);
+            }
             match (before.as_ref().map(Blob::as_slice), now) {
-                (Some(_), None) => changes.clear(key),
+                (Some(_), None) => changes.clear(key, || cursor.before(key)),
                 (before, Some(now)) if before != Some(now) => changes.set.push((key, now)),
-                (_, Some(_)) => changes.is_open = false,
+                (_, Some(_)) => changes.end_before(key),
                 (None, None) => {}
             }
+        }
+        if let Some((next, _)) = cursor.next.peek() {
+            changes.end_before(next.as_slice());
         }
         changes
     }
@@ -56,13 +63,24 @@ impl<'a> Changes<'a> {
         self.cleared.iter().chain(&self.set).map(bytes).sum()
     }
 
-    fn clear(&mut self, key: &'a [u8]) {
-        match self.cleared.last_mut() {
-            Some((_, last)) if self.is_open => *last = key,
-            _ => self.cleared.push((key, key)),
+    fn clear(&mut self, key: &'a [u8], before: impl FnOnce() -> Option<&'a [u8]>) {
+        if self.open.replace(key).is_none() {
+            self.cleared.push((between(before(), key), &[]));
         }
-        self.is_open = true;
     }
+
+    /// An entry did not change.
+    fn end_before(&mut self, entry: &'a [u8]) {
+        if let (Some(removed), Some((_, end))) = (self.open.take(), self.cleared.last_mut()) {
+            *end = between(Some(removed), entry);
+        }
+    }
+}
+
+/// The shortest beginning of a key that is greater than a lesser key; none: than the empty one, or that itself.
+fn between<'a>(lesser: Option<&[u8]>, key: &'a [u8]) -> &'a [u8] {
+    let length = lesser.map_or(0, |lesser| common_prefix(lesser, key) + 1);
+    &key[..length.min(key.len())]
 }
 
 /// The keys that were touched, ascending, each once with what it had before.
@@ -86,18 +104,26 @@ impl<'a> Cursor<'a> {
         Self { entries, next: from(entries, key).peekable() }
     }
 
-    /// The value of a key, which is greater than the last one, and whether there were entries between the two.
-    fn go_to(&mut self, key: &'a [u8]) -> (Option<&'a [u8]>, bool) {
+    /// The value of a key, which is greater than the last one, and the first entry between the two.
+    fn go_to(&mut self, key: &'a [u8]) -> (Option<&'a [u8]>, Option<&'a [u8]>) {
         let wanted = Blob::borrowed(key);
+        let mut between = None;
         let mut passed = 0;
-        while self.next.next_if(|(key, _)| **key < wanted).is_some() {
+        while let Some((entry, _)) = self.next.next_if(|(key, _)| **key < wanted) {
+            between = between.or(Some(entry.as_slice()));
             passed += 1;
             if passed == STEPS_MAX {
                 self.next = from(self.entries, key).peekable();
             }
         }
         let found = self.next.next_if(|(key, _)| **key == wanted);
-        (found.map(|(_, value)| value.as_slice()), passed > 0)
+        (found.map(|(_, value)| value.as_slice()), between)
+    }
+
+    /// The entry before a key, whether it changed or not.
+    fn before(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let before = self.entries.range((Bound::Unbounded, Bound::Excluded(Blob::borrowed(key)))).next_back();
+        before.map(|(key, _)| key.as_slice())
     }
 }
 
@@ -108,35 +134,85 @@ fn from<'a>(entries: &'a Entries<'a>, key: &'a [u8]) -> btree_map::Range<'a, Blo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn entries(keys: &[u8]) -> Entries<'static> {
         keys.iter().map(|key| (Blob::from(&[*key][..]), Blob::from(&[*key][..]))).collect()
     }
 
+    type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
+
     /// From what there was and what there is, with every key of `touched` touched.
-    fn found(before: &[u8], now: &[u8], touched: &[u8]) -> (Vec<(u8, u8)>, Vec<u8>) {
+    fn found(before: &[u8], now: &[u8], touched: &[u8]) -> (Ranges, Vec<u8>) {
         let (before, now) = (entries(before), entries(now));
         let undo = touched
             .iter()
             .map(|key| (Bytes::copy_from_slice(&[*key]), before.get(&Blob::borrowed(&[*key])).cloned()));
         let undo: Vec<Undo> = undo.collect();
         let changes = Changes::find(&now, &undo);
-        let cleared = changes.cleared.iter().map(|(from, to)| (from[0], to[0]));
+        let cleared = changes.cleared.iter().map(|(from, to)| (from.to_vec(), to.to_vec()));
         (cleared.collect(), changes.set.iter().map(|(key, _)| key[0]).collect())
     }
 
     #[test]
     fn what_is_removed_is_one_range_up_to_an_entry_that_stays() {
+        let range = |from: &[u8], to: &[u8]| (from.to_vec(), to.to_vec());
         assert_eq!(
             found(&[1, 3, 5, 8, 9], &[2, 4, 8], &[9, 5, 4, 3, 2, 1]),
-            (vec![(1, 5), (9, 9)], vec![2, 4])
+            (vec![range(&[], &[8]), range(&[9], &[])], vec![2, 4])
         );
         // Touched, but as it was.
-        assert_eq!(found(&[1, 3, 5], &[3], &[5, 3, 1]), (vec![(1, 1), (5, 5)], vec![]));
+        assert_eq!(found(&[1, 3, 5], &[3], &[5, 3, 1]), (vec![range(&[], &[3]), range(&[5], &[])], vec![]));
         // Behind many that stay.
         let many: Vec<u8> = (1..100).collect();
-        assert_eq!(found(&many, &many[1..98], &[99, 1]), (vec![(1, 1), (99, 99)], vec![]));
+        assert_eq!(found(&many, &many[1..98], &[99, 1]), (vec![range(&[], &[2]), range(&[99], &[])], vec![]));
         assert_eq!(found(&[], &[], &[1]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_ends_of_ranges_are_as_short_as_can_be() {
+        assert_eq!(between(None, b"abc"), b"");
+        assert_eq!(between(Some(b""), b"abc"), b"a");
+        assert_eq!(between(Some(b"abb"), b"abcde"), b"abc");
+        assert_eq!(between(Some(b"ab"), b"abcde"), b"abc");
+        assert_eq!(between(Some(b"ab"), b"ab\0"), b"ab\0");
+    }
+
+    proptest! {
+        /// Clearing and setting makes of what there was what there is.
+        #[test]
+        fn changes_lead_from_what_there_was_to_what_there_is(
+            before in keys(0..40), changes in prop::collection::vec((key(), prop::option::of(0_u8..3)), 0..60),
+        ) {
+            let mut now: Entries<'static> = before.iter().map(|key| (Blob::from(&key[..]), Blob::from(&[0][..]))).collect();
+            let was = now.clone();
+            let mut undo: Vec<Undo> = Vec::new();
+            for (key, value) in changes {
+                let before = match value {
+                    Some(value) => now.insert(Blob::from(&key[..]), Blob::from(&[value][..])),
+                    None => now.remove(&Blob::from(&key[..])),
+                };
+                undo.push((key.into(), before));
+            }
+            let changes = Changes::find(&now, &undo);
+            prop_assert!(changes.cleared.is_sorted() && changes.set.is_sorted());
+            let mut then = was;
+            for (from, to) in changes.cleared {
+                then.retain(|key, _| key.as_slice() < from || (!to.is_empty() && key.as_slice() >= to));
+            }
+            for (key, value) in changes.set {
+                prop_assert!(then.insert(key.into(), value.into()).is_none_or(|before| before.as_slice() != value));
+            }
+            prop_assert!(then == now);
+        }
+    }
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(0_u8..3, 0..5)
+    }
+
+    fn keys(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Vec<u8>>> {
+        prop::collection::vec(key(), count)
     }
 
     #[test]

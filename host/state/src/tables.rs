@@ -98,12 +98,14 @@ impl Table {
         before
     }
 
-    /// Removes the entries of a range of keys, both ends included, for good.
+    /// Removes the entries of a range of keys for good. The end is excluded; an empty one is the end of the table.
     pub(crate) fn clear(&mut self, from: &[u8], to: &[u8]) {
-        if from > to {
-            return;
-        }
-        let range = (Bound::Included(Blob::borrowed(from)), Bound::Included(Blob::borrowed(to)));
+        let end = match to.is_empty() {
+            true => Bound::Unbounded,
+            false if from >= to => return,
+            false => Bound::Excluded(Blob::borrowed(to)),
+        };
+        let range = (Bound::Included(Blob::borrowed(from)), end);
         let keys: Vec<Owned> = in_range(&self.entries, range).map(|(key, _)| key.as_slice().into()).collect();
         keys.iter().for_each(|key| drop(self.set(key.as_slice(), None)));
     }

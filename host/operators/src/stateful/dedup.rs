@@ -11,7 +11,7 @@
 //!   its hash before it, so that the index `expiry` need not hold all of it: it names what the entry begins with.
 
 use super::event_time::{EventTimes, is_time, micros, without_late_rows};
-use super::keyed::{Keys, gather};
+use super::keyed::{KeySet, Keys, gather};
 use super::layout::{Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
@@ -19,7 +19,6 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
-use datafusion::common::HashSet;
 use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
 use pelton_state::{RowCodec, ordered_i64};
@@ -231,11 +230,12 @@ impl Operator for Dedup {
             let rows = without_late_rows(scope, rows, self.event_time, &mut prepared)?;
             sources.push(Arc::new(self.source(rows)?));
         }
-        let mut seen = HashSet::with_capacity(sources.iter().map(|source| source.rows.num_rows()).sum());
+        let rows = sources.iter().map(|source| source.rows.num_rows()).sum();
+        let mut seen = KeySet::with_capacity_and_hasher(rows, Default::default());
         let mut shards: Vec<Vec<Chunk>> = (0..SHARDS).map(|_| Vec::new()).collect();
         for source in &sources {
-            let rows =
-                (0..source.rows.num_rows() as u32).filter(|row| seen.insert(source.keys.get(*row as usize)));
+            let rows = (0..source.rows.num_rows() as u32)
+                .filter(|row| seen.insert(source.keys.hashed(*row as usize)));
             let (source, rows) = self.compact(source, rows.collect())?;
             let mut split: [Vec<u32>; SHARDS] = Default::default();
             for row in rows {
@@ -265,12 +265,12 @@ impl Operator for Dedup {
                 part.downcast::<Vec<Chunk>>().map_err(|_| Error::internal("not a piece of a dedup"))?;
             chunks.extend(*part);
         }
-        let mut seen = HashSet::new();
+        let mut seen = KeySet::default();
         let mut candidates: Vec<(&Source, usize)> = Vec::new();
         let mut at: Vec<(usize, usize)> = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
             for row in chunk.rows.iter().map(|row| *row as usize) {
-                if !are_several || seen.insert(chunk.source.keys.get(row)) {
+                if !are_several || seen.insert(chunk.source.keys.hashed(row)) {
                     candidates.push((&chunk.source, row));
                     at.push((index, row));
                 }
@@ -309,7 +309,9 @@ impl Operator for Dedup {
     fn state_form(&self) -> String {
         let time = self.time_key.and_then(|time| self.keys.iter().position(|key| *key == time));
         match (self.expiry, time) {
-            (DedupExpiry::Within { .. }, _) => "keys, and when they expire".to_owned(),
+            (DedupExpiry::Within { .. }, _) => {
+                "keys, long ones behind their hash, and when they expire".to_owned()
+            }
             (_, Some(time)) => format!("keys by time, which is key {}", time + 1),
             _ => "keys".to_owned(),
         }

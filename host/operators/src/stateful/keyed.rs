@@ -5,9 +5,11 @@
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::interleave;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::HashSet;
 use pelton_core::Result;
 use pelton_plan::ROWS_PER_BATCH_MAX;
 use pelton_state::{EncodedRows, RowCodec, group_of_hash, key_hash};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// The bytes of the keys of some rows.
 pub(crate) enum Keys {
@@ -46,6 +48,53 @@ impl Keys {
             Self::Same => key_hash(&[]),
             Self::Encoded(_, hashes) => hashes[row],
         }
+    }
+}
+
+/// A key among others, found by the hash that is known already.
+pub(crate) struct HashedKey<'a> {
+    hash: u64,
+    key: &'a [u8],
+}
+
+/// Keys by their hashes.
+pub(crate) type KeySet<'a> = HashSet<HashedKey<'a>, BuildHasherDefault<KnownHash>>;
+
+/// Hands on the hash of a [`HashedKey`].
+#[derive(Default)]
+pub(crate) struct KnownHash(u64);
+
+impl Keys {
+    /// A row's key, to be put in a set.
+    pub(crate) fn hashed(&self, row: usize) -> HashedKey<'_> {
+        HashedKey { hash: self.hash(row), key: self.get(row) }
+    }
+}
+
+impl PartialEq for HashedKey<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.key == other.key
+    }
+}
+
+impl Eq for HashedKey<'_> {}
+
+impl Hash for HashedKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The lowest bits are the key group: much the same in all keys of a shard. A set looks at those at both ends.
+        state.write_u64(self.hash.rotate_left(32));
+    }
+}
+
+impl Hasher for KnownHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = key_hash(bytes);
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 

@@ -153,7 +153,11 @@ impl Operator for SessionWindows {
     }
 
     fn state_form(&self) -> String {
-        "sessions of a key, and their ends".to_owned()
+        // Without an end to wait for there is no index of ends.
+        match self.expires {
+            true => "an entry a session, and their ends".to_owned(),
+            false => "an entry a session".to_owned(),
+        }
     }
 
     fn waits_for(&self) -> String {

@@ -5,13 +5,13 @@
 //! ```
 //! Numbers are little-endian. The header names the lengths and the CRC32 of both sections. A section is a sequence of
 //! groups: shard (a byte), table (sized), number of ranges that are cleared (u32), number of entries that are set
-//! (u32), the ranges (first key, last key), the entries (key, value (sized)). *Sized*: the length as varint, then the
-//! bytes. A *key*: how many bytes it has in common with the key before it in the group, as varint, then the others
-//! (sized).
+//! (u32), the ranges (begin, end), the entries (key, value (sized)). The end of a range is excluded, an empty one is the
+//! end of the table. *Sized*: the length as varint, then the bytes. A key, a begin and an end: how many bytes it has in
+//! common with the one before it in the group, as varint, then the others (sized).
 //!
 //! Called by the store and by its restoration; never does I/O, never trusts a length.
 
-use crate::blob::Blob;
+use crate::blob::{Blob, common_prefix};
 use crate::tables::Tables;
 use crate::varint;
 use pelton_core::BatchId;
@@ -146,7 +146,7 @@ impl Section {
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn push_key(before: &[u8], key: &[u8], out: &mut Vec<u8>) {
-    let common = before.iter().zip(key).take_while(|(before, now)| before == now).count();
+    let common = common_prefix(before, key);
     varint::push(common, out);
     varint::push_sized(&key[common..], out);
 }

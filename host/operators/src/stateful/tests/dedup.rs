@@ -95,6 +95,34 @@ fn within_the_watermark_a_key_comes_again_when_the_first_row_is_behind_by_the_de
 }
 
 #[test]
+fn within_the_watermark_long_and_short_keys_are_forgotten_whether_few_or_most_are_over() {
+    let input = schema(COLUMNS);
+    let mut running = dedup(&input, &["k"], Some(2), WITHIN);
+    let time = |seconds: i64| {
+        format!("2026-01-01T{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    };
+    let watermark = |seconds: i64| Some(millis(&time(seconds)));
+    // Every other key is longer than the index holds.
+    let rows = |seconds: &dyn Fn(i64) -> i64| {
+        let row = |n: i64| {
+            let key = format!("{n:0width$}", width = if n % 2 == 0 { 4 } else { 40 });
+            json!({"k": key, "v": n, "ts": time(seconds(n))})
+        };
+        batch(&input, &(0..2000).map(row).collect::<Vec<_>>())
+    };
+    assert_eq!(running.rows(watermark(0), &[rows(&|n| 1 + n)]).rows.len(), 2000);
+    let nothing = [batch(&input, &[])];
+    // A key is over 600 s after its row.
+    for (at, removed) in [(600, 0), (607, 7), (607, 0), (608, 1), (2400, 1792)] {
+        assert_eq!(running.rows(watermark(at), &nothing).removed, removed, "{at}");
+    }
+    let ran = running.rows(watermark(2400), &[rows(&|_| 2500)]);
+    let mut passed: Vec<i64> = ran.rows.iter().filter_map(|row| row["v"].as_i64()).collect();
+    passed.sort_unstable();
+    assert_eq!((passed, ran.state_rows), ((0..1800).collect(), 2000));
+}
+
+#[test]
 fn within_the_watermark_rows_without_a_time_pass_once_in_each_micro_batch() {
     let input = schema(COLUMNS);
     let mut running = dedup(&input, &["k"], Some(2), WITHIN);

@@ -10,50 +10,72 @@ use crate::logical::Operation;
 use crate::tree::event_time::group_expressions;
 use crate::tree::windows::window_call;
 use crate::tree::{StreamOp, stream_node};
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result as DfResult};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan as SqlPlan};
 
 /// Longer texts are cut, so that columns made of columns made of columns stay small.
 const TEXT_MAX: usize = 1000;
 
-/// The columns of a plan with what they are.
+/// The columns of a plan with what they are: expressions over [`word`]s.
 pub(super) struct Meanings<'a> {
     schema: &'a DFSchema,
-    columns: Vec<String>,
+    columns: Vec<Expr>,
 }
 
 impl<'a> Meanings<'a> {
     /// Columns of a schema with what they are.
-    pub(super) fn new(schema: &'a DFSchema, columns: Vec<String>) -> Self {
+    pub(super) fn new(schema: &'a DFSchema, columns: Vec<Expr>) -> Self {
         Self { schema, columns }
     }
 
     /// What a column is, by its position.
     pub(super) fn column(&self, index: usize) -> String {
-        self.columns.get(index).cloned().unwrap_or_default()
+        self.columns.get(index).map(ToString::to_string).unwrap_or_default()
     }
 
     /// What all columns are.
-    pub(super) fn columns(&self) -> &[String] {
+    pub(super) fn columns(&self) -> &[Expr] {
         &self.columns
     }
 
-    /// What an expression over the columns is.
+    /// What an expression over the columns is, as text.
     pub(super) fn of(&self, expr: &Expr) -> String {
+        self.meaning(expr).to_string()
+    }
+
+    fn meaning(&self, expr: &Expr) -> Expr {
         if let Some(window) = self.of_window(expr) {
-            return cut(window);
+            return word(cut(window));
         }
-        let replaced = expr.clone().transform_up(|expr| match expr {
-            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
-            Expr::Column(column) => Ok(Transformed::yes(match self.schema.maybe_index_of_column(&column) {
-                Some(index) => Expr::Column(Column::from_name(operand(&self.column(index)))),
-                None => Expr::Column(column),
-            })),
-            other => Ok(Transformed::no(other)),
+        let replaced = expr.clone().transform_down(|expr| {
+            let words = self.in_words(expr);
+            // What a column is stands in words already.
+            let rest = if words.1 { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
+            Ok(Transformed::new(words.0, true, rest))
         });
-        let text = replaced.map_or_else(|_| expr.to_string(), |replaced| replaced.data.to_string());
-        cut(outermost(text))
+        let meaning = replaced.map_or_else(|_| expr.clone(), |replaced| replaced.data);
+        let text = meaning.to_string();
+        if text.len() > TEXT_MAX { word(cut(text)) } else { meaning }
+    }
+
+    /// A column as what it is and a constant as people write it, both without the name that the query gives them; and
+    /// whether nothing is left to be put in words.
+    fn in_words(&self, expr: Expr) -> (Expr, bool) {
+        match expr {
+            Expr::Alias(alias) => self.in_words(*alias.expr),
+            Expr::Column(column) => {
+                let meaning = self.schema.maybe_index_of_column(&column);
+                let meaning = meaning.and_then(|index| self.columns.get(index).cloned());
+                (meaning.unwrap_or(Expr::Column(column)), true)
+            }
+            Expr::Literal(value, _) => (word(constant(&value)), true),
+            Expr::Cast(cast) => match cast.expr.as_ref() {
+                Expr::Literal(value, _) => (word(constant(value)), true),
+                _ => (Expr::Cast(cast), false),
+            },
+            other => (other, false),
+        }
     }
 
     /// A time window in the words of its lengths: `10 minutes` and `600 seconds` are the same.
@@ -76,26 +98,26 @@ impl Compiler<'_> {
     pub(super) fn meanings<'a>(&self, plan: &'a SqlPlan) -> Meanings<'a> {
         let mut columns = self.column_meanings(plan);
         let names = plan.schema().fields().iter().skip(columns.len());
-        columns.extend(names.map(|field| field.name().clone()).collect::<Vec<_>>());
+        columns.extend(names.map(|field| word(field.name().clone())).collect::<Vec<_>>());
         Meanings::new(plan.schema(), columns)
     }
 
-    fn column_meanings(&self, plan: &SqlPlan) -> Vec<String> {
+    fn column_meanings(&self, plan: &SqlPlan) -> Vec<Expr> {
         let of = |exprs: &[Expr], input: &SqlPlan| {
             let meanings = self.meanings(input);
-            exprs.iter().map(|expr| meanings.of(expr)).collect::<Vec<_>>()
+            exprs.iter().map(|expr| meanings.meaning(expr)).collect::<Vec<_>>()
         };
         match plan {
             SqlPlan::TableScan(scan) => {
                 let table = scan.table_name.table();
-                plan.schema().fields().iter().map(|field| format!("{table}.{}", field.name())).collect()
+                plan.schema().fields().iter().map(|field| word(format!("{table}.{}", field.name()))).collect()
             }
             SqlPlan::Projection(node) => of(&node.expr, &node.input),
             SqlPlan::Aggregate(node) => {
                 let keys = group_expressions(&node.group_expr);
                 let key_columns = of(&keys, &node.input);
                 let has_set = node.schema.fields().len() > keys.len() + node.aggr_expr.len();
-                let set = has_set.then(|| "the grouping set".to_owned());
+                let set = has_set.then(|| word("the grouping set".to_owned()));
                 key_columns.into_iter().chain(set).chain(of(&node.aggr_expr, &node.input)).collect()
             }
             SqlPlan::Distinct(Distinct::On(node)) => of(&node.select_expr, &node.input),
@@ -111,8 +133,10 @@ impl Compiler<'_> {
                 let below = node.input.schema();
                 let column = |(field, index): (&datafusion::arrow::datatypes::FieldRef, &usize)| {
                     let same = below.field(*index).data_type() == field.data_type();
-                    let text = input.column(*index);
-                    if same { text } else { cut(format!("unnest({text})")) }
+                    match input.columns.get(*index) {
+                        Some(meaning) if same => meaning.clone(),
+                        _ => word(cut(format!("unnest({})", input.column(*index)))),
+                    }
                 };
                 fields.map(column).collect()
             }
@@ -127,46 +151,49 @@ impl Compiler<'_> {
         }
     }
 
-    fn of_stream_node(&self, plan: &SqlPlan) -> Vec<String> {
+    fn of_stream_node(&self, plan: &SqlPlan) -> Vec<Expr> {
         let Some(node) = stream_node(plan) else { return Vec::new() };
         let StreamOp::PluginTransform(step) = &node.op else { return self.meanings(&node.input).columns };
         let function = match self.logical.steps.get(*step).map(|step| &step.operation) {
             Some(Operation::PluginTransform { function, .. }) => function.to_string(),
             _ => String::new(),
         };
-        node.schema.fields().iter().map(|field| format!("{function}().{}", field.name())).collect()
+        node.schema.fields().iter().map(|field| word(format!("{function}().{}", field.name()))).collect()
     }
 }
 
-fn united(inputs: impl Iterator<Item = Vec<String>>) -> Vec<String> {
-    let inputs: Vec<Vec<String>> = inputs.collect();
+fn united(inputs: impl Iterator<Item = Vec<Expr>>) -> Vec<Expr> {
+    let inputs: Vec<Vec<Expr>> = inputs.collect();
     let width = inputs.iter().map(Vec::len).max().unwrap_or(0);
     let column = |index: usize| {
-        let mut texts: Vec<&str> = Vec::new();
-        for text in inputs.iter().filter_map(|columns| columns.get(index)) {
-            if !texts.contains(&text.as_str()) {
-                texts.push(text);
+        let mut all: Vec<&Expr> = Vec::new();
+        for meaning in inputs.iter().filter_map(|columns| columns.get(index)) {
+            if !all.contains(&meaning) {
+                all.push(meaning);
             }
         }
-        cut(texts.join(" | "))
+        match all[..] {
+            [one] => one.clone(),
+            _ => word(cut(all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | "))),
+        }
     };
     (0..width).map(column).collect()
 }
 
-/// A text as a part of a larger expression.
-fn operand(text: &str) -> String {
-    if text.contains(' ') { format!("({text})") } else { text.to_owned() }
+/// A text that stands for an expression.
+fn word(text: String) -> Expr {
+    Expr::Column(Column::from_name(text))
 }
 
-/// Without the parentheses around a whole text that is one operand.
-fn outermost(text: String) -> String {
-    let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) else { return text };
-    let mut depth = 0_i32;
-    let closes_before = inner.chars().any(|c| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        depth < 0
-    });
-    if closes_before { text } else { inner.to_owned() }
+/// A constant; its type follows from what it stands in.
+fn constant(value: &ScalarValue) -> String {
+    match value {
+        _ if value.is_null() => "NULL".to_owned(),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            format!("'{}'", text.replace('\'', "''"))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// A text of bounded length; what is cut off is told by its hash.
@@ -212,10 +239,19 @@ mod tests {
     }
 
     #[test]
-    fn parentheses_go_only_if_they_hold_everything() {
-        assert_eq!(outermost("(a + b)".to_owned()), "a + b");
-        assert_eq!(outermost("(a) + (b)".to_owned()), "(a) + (b)");
+    fn lengths_have_the_largest_whole_unit() {
         assert_eq!(length(600_000_000), "10 minutes");
         assert_eq!(length(90_000_000), "90 seconds");
+    }
+
+    #[test]
+    fn constants_are_as_people_write_them() {
+        let schema = DFSchema::empty();
+        let meanings = Meanings::new(&schema, Vec::new());
+        let (one, text) = (datafusion::logical_expr::lit(1_i32), datafusion::logical_expr::lit("it's"));
+        assert_eq!(meanings.of(&one.clone().alias("a")), "1");
+        let wide = datafusion::logical_expr::cast(one, datafusion::arrow::datatypes::DataType::Int64);
+        assert_eq!(meanings.of(&(datafusion::logical_expr::col("x") + wide)), "x + 1");
+        assert_eq!(meanings.of(&text), "'it''s'");
     }
 }

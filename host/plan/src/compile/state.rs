@@ -107,7 +107,7 @@ impl Compiler<'_> {
             );
             let columns = sides[side].columns().iter().enumerate();
             definition.extend(columns.map(|(index, text)| {
-                StateFact::new(format!("column {} of the {which} rows", index + 1), text.clone())
+                StateFact::new(format!("column {} of the {which} rows", index + 1), text.to_string())
             }));
         }
         let pairs = join.left.schema().join(join.right.schema()).map_err(|e| internal(&e))?;
@@ -132,7 +132,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn conditions(&self, conditions: &[Expr], schema: &DFSchema, columns: &[String]) -> Option<String> {
+    fn conditions(&self, conditions: &[Expr], schema: &DFSchema, columns: &[Expr]) -> Option<String> {
         let meanings = super::meaning::Meanings::new(schema, columns.to_vec());
         let texts: Vec<String> = conditions.iter().map(|condition| meanings.of(condition)).collect();
         (!texts.is_empty()).then(|| texts.join(" AND "))

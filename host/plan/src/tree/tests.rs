@@ -165,11 +165,40 @@ fn a_deduplicated_key_is_forgotten_as_its_columns_say() {
 }
 
 #[test]
-fn rollup_is_a_lane_for_each_set_of_keys() {
-    let sql = "SELECT k, v, grouping_id() AS g, count(*) AS n FROM a GROUP BY ROLLUP (k, v)";
-    let plan = planned(&format!(
-        "{}steps:\n- sql: {sql}\noutput_mode: update\n",
-        ONE.replace(", watermark: {column: lt, delay: 10 minutes}", "")
-    ));
-    assert_eq!(plan.lanes.len(), 4, "three into the aggregation, one out of it");
+fn rollup_multiplies_the_rows_of_its_lane_also_behind_a_watermark() {
+    let sql = "SELECT window, k, v, grouping_id() AS g, count(*) AS n FROM a GROUP BY window(lt, '1 hour'), ROLLUP (k, v)";
+    let plan = planned(&format!("{ONE}steps:\n- sql: {sql}\n"));
+    assert_eq!(plan.lanes.len(), 2, "into the aggregation and out of it");
+    let into = steps(&plan.lanes[0]).concat();
+    assert_eq!(into.matches("InputExec").count(), 3, "{into}");
+}
+
+#[test]
+fn sets_of_keys_that_would_melt_are_refused() {
+    let refused = |sql: &str| {
+        let plan = resolved(&format!("{ONE}steps:\n- sql: {sql}\noutput_mode: update\n"));
+        PhysicalPlan::build(&plan).err().map(|e| e.message().to_owned()).unwrap_or_default()
+    };
+    let twice = refused("SELECT k, count(*) AS n FROM a GROUP BY GROUPING SETS ((k), (k))");
+    assert!(twice.contains("twice"), "{twice}");
+    let window = refused("SELECT k, count(*) AS n FROM a GROUP BY ROLLUP (window(lt, '1 hour'), k)");
+    assert!(window.contains("in every set"), "{window}");
+}
+
+#[test]
+fn conditions_go_below_distinct_and_past_explode() {
+    for sql in ["SELECT DISTINCT k, lt FROM a", "SELECT k, lt, explode(array(1, 2)) AS e FROM a"] {
+        let plan = planned(&format!("{ONE}steps:\n- sql: {sql}\n- filter: k <> 'bad'\n"));
+        let steps = steps(&plan.lanes[0]);
+        assert!(steps[0].contains("FilterExec") && steps[1] == "W", "{sql}: {steps:?}");
+    }
+}
+
+#[test]
+fn doubles_stay_doubles_beside_decimal_literals() {
+    let sql =
+        "SELECT k FROM (SELECT k, CAST(v AS double) AS d FROM a) WHERE d > 0.5 AND d BETWEEN 0.1 AND 0.9";
+    let plan = planned(&format!("{ONE}steps:\n- sql: {sql}\n"));
+    let steps = steps(&plan.lanes[0]).concat();
+    assert!(!steps.contains("Decimal128"), "{steps}");
 }

@@ -29,8 +29,13 @@ fn main() -> Result<()> {
     ]));
     let identity = plugin.transform("identity", Arc::clone(&schema))?;
     let add = plugin.scalar("add", Arc::clone(&schema))?;
-    let batch =
-        BatchInfo { query_id: QueryId("bench".into()), batch_id: BatchId(0), time_ms: 0, watermark_ms: None };
+    let batch = BatchInfo {
+        query_id: QueryId("bench".into()),
+        batch_id: BatchId(0),
+        time_ms: 0,
+        watermark_ms: None,
+        late_watermark_ms: None,
+    };
     let scope = CallScope { batch: &batch, operator: "bench", partition: 0, call: 0 };
 
     println!("{:<26} {:>6} {:>12} {:>10}", "", "rows", "µs a call", "ns a row");

@@ -133,7 +133,7 @@ fn flow(sql: &str, schema: &SchemaRef) -> Result<(Arc<dyn Dataflow>, Vec<usize>)
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs)?)?;
     let columns = plan.inputs[0].required_columns.iter().map(|name| schema.index_of(name));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let flow = QueryDataflow::new(&plan, &[Arc::new(schema.project(&columns)?)])?;
+    let flow = QueryDataflow::bind(&plan, &[Arc::new(schema.project(&columns)?)])?;
     Ok((flow, columns))
 }
 

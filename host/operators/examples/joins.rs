@@ -106,7 +106,7 @@ fn query(operator: StatefulOperator, inputs: &[SchemaRef], schema: &SchemaRef) -
         time_zone: "UTC".into(),
         warnings: Vec::new(),
     };
-    let flow = QueryDataflow::new(&plan, inputs)?;
+    let flow = QueryDataflow::bind(&plan, inputs)?;
     Ok(flow)
 }
 

@@ -61,7 +61,7 @@ struct Exchange(Vec<Flowed>);
 impl QueryDataflow {
     /// Binds a plan. `inputs` are the schemas of the batches that the sources really give: all of their columns, or
     /// those that the plan requires.
-    pub fn new(plan: &PhysicalPlan, inputs: &[SchemaRef]) -> Result<Arc<dyn Dataflow>> {
+    pub fn bind(plan: &PhysicalPlan, inputs: &[SchemaRef]) -> Result<Arc<dyn Dataflow>> {
         let nodes = plan.nodes.iter().map(Node::new).collect::<Result<Vec<_>>>()?;
         let lanes = plan.lanes.iter().map(|lane| LaneRunner::new(lane, plan, inputs));
         let lanes = lanes.collect::<Result<Vec<_>>>()?;

@@ -66,7 +66,7 @@ fn run_batch(steps: &str, schema: &SchemaRef, rows: &[Value]) -> Result<Part> {
             .collect::<Vec<_>>(),
     )?;
     let read = Arc::new(read);
-    let segment = QueryDataflow::new(&plan, &[read.clone()])?;
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&read))?;
     assert_eq!(segment.schema(), plan.schema);
     let output = segment.part(&info(3), 0, 0, vec![batch(&read, rows)])?;
     for rows in &output.rows {
@@ -234,7 +234,7 @@ fn batches_never_grow_past_the_limit_and_keep_their_order() {
 fn calls_are_counted_within_a_part_and_the_same_in_a_rerun() {
     let schema = schema("t string");
     let plan = plan("- select: {c: p.call(t), r: rand(), u: uuid()}\n", &schema).expect("a plan");
-    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&schema)).expect("a segment");
     let rows = || {
         vec![batch(&schema, &[json!({"t": "a"}), json!({"t": "b"})]), batch(&schema, &[json!({"t": "c"})])]
     };
@@ -255,7 +255,7 @@ fn calls_are_counted_within_a_part_and_the_same_in_a_rerun() {
 fn one_segment_serves_many_threads() {
     let schema = schema("n long");
     let plan = plan("- sql: SELECT explode(array(n, n + 1)) AS k FROM input\n", &schema).expect("a plan");
-    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&schema)).expect("a segment");
     std::thread::scope(|threads| {
         for thread in 0..4_i64 {
             let (segment, schema) = (&segment, &schema);
@@ -295,7 +295,7 @@ fn a_query_without_steps_passes_rows_through() {
     let sources = BTreeMap::from([("s".to_owned(), source_schema.clone())]);
     let inputs = PlanInputs { sources, ..PlanInputs::default() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
-    let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&source_schema)).expect("a segment");
     let rows = batch(&source_schema, &[json!({"n": 1, "t": "x"})]);
     assert_eq!(segment.part(&info(0), 0, 0, vec![rows.clone()]).expect("runs").rows, [rows]);
 }
@@ -338,7 +338,7 @@ fn the_session_time_zone_decides_about_days_and_hours() {
     let sources = BTreeMap::from([("s".to_owned(), source_schema.clone())]);
     let inputs = PlanInputs { sources, ..PlanInputs::default() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs).expect("resolves")).expect("builds");
-    let segment = QueryDataflow::new(&plan, &[source_schema.clone()]).expect("a segment");
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&source_schema)).expect("a segment");
     let rows = batch(&source_schema, &[json!({"ts": "2026-01-01T03:30:00Z"})]);
     let out = rows_of(&segment.part(&info(0), 0, 0, vec![rows]).expect("runs"));
     let wanted = json!({

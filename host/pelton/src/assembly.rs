@@ -300,7 +300,7 @@ fn cut(
 
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
-    let dataflow: Arc<dyn Dataflow> = QueryDataflow::new(plan, &schemas)?;
+    let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, &schemas)?;
     Ok(Logic { dataflow, plugins: plugins.code() })
 }
 

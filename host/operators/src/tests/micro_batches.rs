@@ -50,7 +50,7 @@ impl Query {
             schemas.push(Arc::new(input.schema.project(&columns).expect("columns")));
             inputs.push((input.name.clone(), columns));
         }
-        let flow = QueryDataflow::new(plan, &schemas)?;
+        let flow = QueryDataflow::bind(plan, &schemas)?;
         let seen = vec![None; flow.watermarks().len()];
         let ran_with = (!seen.is_empty()).then_some(0);
         Ok(Self { flow, inputs, store: MemoryStateStore::new(), batches: 0, seen, ran_with, threads: 1 })

@@ -95,7 +95,7 @@ fn replay(text: &str) {
     let case: Value = serde_json::from_str(text).expect("a case");
     let schema = schema_of(&case);
     let plan = plan(&steps(&case), &schema).unwrap_or_else(|e| panic!("{}: {e}", case["name"]));
-    let segment = QueryDataflow::new(&plan, &[schema.clone()]).expect("a segment");
+    let segment = QueryDataflow::bind(&plan, std::slice::from_ref(&schema)).expect("a segment");
     let sorted_keys = |row: &Value| {
         let object = row.as_object().expect("an object");
         let mut keys: Vec<_> = object.iter().collect();

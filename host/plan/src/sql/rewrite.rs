@@ -121,7 +121,7 @@ impl VisitorMut for Rewriter<'_> {
     fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Self::Break> {
         if let [ObjectNamePart::Identifier(ident)] = relation.0.as_mut_slice() {
             self.tables.respell(ident);
-            if self.tables.spellings.get(&ident.value.to_lowercase()).is_none() {
+            if !self.tables.spellings.contains_key(&ident.value.to_lowercase()) {
                 self.names.respell(ident);
             }
         }

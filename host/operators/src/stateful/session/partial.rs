@@ -101,7 +101,7 @@ impl InTime {
     }
 
     /// All the rows in the order of their times, then of the input.
-    fn in_order(self) -> Result<Option<(RecordBatch, Vec<i64>, Vec<i64>)>> {
+    fn in_order(self) -> Result<Option<TimedRows>> {
         let rows = match self.rows.as_slice() {
             [] => return Ok(None),
             [rows] => rows.clone(),
@@ -118,6 +118,9 @@ impl InTime {
         Ok(Some((rows, starts, ends)))
     }
 }
+
+/// Rows with their starts and ends.
+type TimedRows = (RecordBatch, Vec<i64>, Vec<i64>);
 
 /// Sessions as they are found in rows that are in the order of time.
 #[derive(Default)]

@@ -169,7 +169,7 @@ fn growth(keys: u64, folder: &Path) -> Result<()> {
         format!(
             "name: growth\nsources:\n  s: {{connector: file, path: {}/*.json, format: json, schema: {{k: long}}, \
              max_files_per_trigger: 1}}\nsteps:\n  - sql: SELECT k, count(*) AS n FROM input GROUP BY k\noutput_mode: \
-             update\nsink: {{connector: memory}}\ncheckpoint: {}\n",
+             update\nsink: {{connector: console, num_rows: 1}}\ncheckpoint: {}\n",
             input.display(),
             run.display()
         ),

@@ -20,7 +20,7 @@ mod tests;
 pub(crate) mod time_index;
 
 use arrow::array::RecordBatch;
-use pelton_core::{BatchInfo, DeadLetter, Result, StateShard};
+use pelton_core::{BatchInfo, DeadLetter, Error, Result, StateShard};
 use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
 use std::sync::Arc;
@@ -41,6 +41,21 @@ pub(crate) struct NodeScope<'a> {
 
 /// What only the operator that made it can read.
 pub(crate) type Piece = Box<dyn Any + Send>;
+
+/// What the pieces hold, in their order. Pieces of another operator are a fault of ours.
+pub(crate) fn unpacked<T: 'static>(pieces: impl IntoIterator<Item = Piece>) -> Result<Vec<T>> {
+    let unpack = |piece: Piece| match piece.downcast::<T>() {
+        Ok(held) => Ok(*held),
+        Err(_) => Err(Error::internal("a piece of another operator")),
+    };
+    pieces.into_iter().map(unpack).collect()
+}
+
+/// A piece for every shard that something is for.
+pub(crate) fn packed<T: Send + 'static>(shards: impl IntoIterator<Item = Vec<T>>) -> Vec<(usize, Piece)> {
+    let filled = shards.into_iter().enumerate().filter(|(_, held)| !held.is_empty());
+    filled.map(|(shard, held)| (shard, Box::new(held) as Piece)).collect()
+}
 
 /// What [`Operator::prepare`] made of some rows of one port.
 #[derive(Default)]

@@ -63,7 +63,6 @@ impl QueryGather {
         inbox.pieces.extend(flowed.pieces);
         inbox.late_rows += flowed.late_rows;
         self.dead_letters.extend(flowed.dead_letters);
-        merge_times(&mut self.event_times, &flowed.event_times);
     }
 
     /// The pieces for a node by shard and port, and how many rows were late for it.
@@ -102,7 +101,10 @@ impl QueryGather {
         for done in side_by_side(jobs, threads, |job| run_shard(&self.flow, &self.batch, node, job))? {
             report.rows_updated += done.updated;
             report.rows_removed += done.removed;
-            done.flows.into_iter().for_each(|flowed| self.take(flowed));
+            for flowed in done.flows {
+                merge_times(&mut self.event_times, &flowed.event_times);
+                self.take(flowed);
+            }
         }
         report.rows_total = self.flow.nodes[node].tables.iter().map(|table| state.len(table)).sum();
         Ok(report)
@@ -115,13 +117,12 @@ impl Gather for QueryGather {
         let Ok(exchange) = exchange.downcast::<Exchange>() else {
             return Err(Error::internal("a part of another dataflow"));
         };
+        // The event times of lanes from the sources are in their parts.
         exchange.0.into_iter().for_each(|flowed| self.take(flowed));
         Ok(())
     }
 
     fn finish(mut self: Box<Self>, state: &mut dyn StateStore, threads: usize) -> Result<Gathered> {
-        // What the lanes from the sources saw is in their parts.
-        self.event_times.fill(None);
         let nodes = 0..self.flow.nodes.len();
         let operators = nodes.map(|node| self.run_node(node, state, threads)).collect::<Result<Vec<_>>>()?;
         let to_sink =

@@ -14,9 +14,9 @@ pub(super) mod partial;
 mod size;
 mod window;
 
+use crate::stateful::event_time::micros;
 use crate::stateful::session::SessionWindows;
-use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput};
-use crate::watermark::US_PER_MS;
+use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
 use arrow::array::RecordBatch;
 use calls::Calls;
 use keys::Keys;
@@ -54,7 +54,7 @@ impl GroupBy {
     /// A watermark in microseconds, if it means anything here.
     fn horizon_us(&self, watermark_ms: Option<i64>) -> Option<i64> {
         let means_something = self.keys.expires() && self.mode != OutputMode::Complete;
-        watermark_ms.filter(|_| means_something).map(|ms| ms.saturating_mul(US_PER_MS))
+        watermark_ms.filter(|_| means_something).map(micros)
     }
 }
 
@@ -74,13 +74,7 @@ impl Operator for GroupBy {
         pieces: Vec<Vec<Piece>>,
         state: &mut dyn StateShard,
     ) -> Result<ShardOutput> {
-        let mut partials = Vec::new();
-        for piece in pieces.into_iter().flatten() {
-            let Ok(partial) = piece.downcast::<Partial>() else {
-                return Err(Error::internal("a piece of another operator"));
-            };
-            partials.push(*partial);
-        }
+        let partials = unpacked::<Partial>(pieces.into_iter().flatten())?;
         let mut shard = groups::Shard {
             keys: &self.keys,
             calls: &self.calls,

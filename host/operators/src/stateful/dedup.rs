@@ -14,7 +14,7 @@ use super::event_time::{EventTimes, is_time, micros, without_late_rows};
 use super::keyed::{KeySet, Keys, gather};
 use super::layout::{Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, packed, unpacked};
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -245,8 +245,7 @@ impl Operator for Dedup {
                 shards[shard].push(Chunk { source: source.clone(), rows });
             }
         }
-        let pieces = shards.into_iter().enumerate().filter(|(_, chunks)| !chunks.is_empty());
-        prepared.pieces = pieces.map(|(shard, chunks)| (shard, Box::new(chunks) as Piece)).collect();
+        prepared.pieces = packed(shards);
         Ok(prepared)
     }
 
@@ -260,11 +259,7 @@ impl Operator for Dedup {
         let parts = pieces.pop().unwrap_or_default();
         let are_several = parts.len() > 1;
         let mut chunks = Vec::new();
-        for part in parts {
-            let part =
-                part.downcast::<Vec<Chunk>>().map_err(|_| Error::internal("not a piece of a dedup"))?;
-            chunks.extend(*part);
-        }
+        unpacked::<Vec<Chunk>>(parts)?.into_iter().for_each(|part| chunks.extend(part));
         let mut seen = KeySet::default();
         let mut candidates: Vec<(&Source, usize)> = Vec::new();
         let mut at: Vec<(usize, usize)> = Vec::new();

@@ -10,7 +10,7 @@ mod buffer;
 mod meet;
 mod side;
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, packed, unpacked};
 use crate::pairs::{PairCondition, types};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -82,8 +82,7 @@ impl Operator for StreamJoin {
                 shards[shard].push(Chunk { source: source.clone(), rows });
             }
         }
-        let pieces = shards.into_iter().enumerate().filter(|(_, chunks)| !chunks.is_empty());
-        prepared.pieces = pieces.map(|(shard, chunks)| (shard, Box::new(chunks) as Piece)).collect();
+        prepared.pieces = packed(shards);
         Ok(prepared)
     }
 
@@ -96,10 +95,7 @@ impl Operator for StreamJoin {
     ) -> Result<ShardOutput> {
         let mut inputs: [Vec<Chunk>; 2] = Default::default();
         for (input, parts) in inputs.iter_mut().zip(pieces) {
-            for part in parts {
-                let part = part.downcast::<Vec<Chunk>>();
-                input.extend(*part.map_err(|_| Error::internal("not a piece of a join"))?);
-            }
+            unpacked::<Vec<Chunk>>(parts)?.into_iter().for_each(|part| input.extend(part));
         }
         meet::run(self, scope, shard, &inputs, state)
     }

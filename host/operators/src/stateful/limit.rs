@@ -3,7 +3,7 @@
 //! Driven by the dataflow. In append mode the table `count` holds how many rows have gone on; as in Spark the count
 //! stays when the query comes back with another limit.
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
@@ -78,13 +78,7 @@ impl Operator for Limit {
         pieces: Vec<Vec<Piece>>,
         state: &mut dyn StateShard,
     ) -> Result<ShardOutput> {
-        let mut rows = Vec::new();
-        for piece in pieces.into_iter().flatten() {
-            let piece = piece
-                .downcast::<Vec<RecordBatch>>()
-                .map_err(|_| Error::internal("not a piece of a limit"))?;
-            rows.extend(*piece);
-        }
+        let rows: Vec<RecordBatch> = unpacked::<Vec<RecordBatch>>(pieces.into_iter().flatten())?.concat();
         if rows.is_empty() {
             return Ok(ShardOutput::default());
         }

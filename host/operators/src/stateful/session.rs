@@ -13,9 +13,9 @@ mod value;
 
 use super::aggregate::calls::Calls;
 use super::aggregate::keys::{shaped, window_array};
+use super::event_time::micros;
 use super::time_index::TimeIndex;
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
-use crate::watermark::US_PER_MS;
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
@@ -82,7 +82,7 @@ impl SessionWindows {
 
     /// A watermark in microseconds, if it means anything here.
     fn horizon_us(&self, watermark_ms: Option<i64>) -> Option<i64> {
-        watermark_ms.filter(|_| self.expires).map(|ms| ms.saturating_mul(US_PER_MS))
+        watermark_ms.filter(|_| self.expires).map(micros)
     }
 
     /// Rows of the result: the keys of `[key group][keys]`, the sessions' starts and ends, the results of the states.
@@ -123,13 +123,7 @@ impl Operator for SessionWindows {
         pieces: Vec<Vec<Piece>>,
         state: &mut dyn StateShard,
     ) -> Result<ShardOutput> {
-        let mut partials = Vec::new();
-        for piece in pieces.into_iter().flatten() {
-            let Ok(partial) = piece.downcast::<Partial>() else {
-                return Err(Error::internal("a piece of another operator"));
-            };
-            partials.push(*partial);
-        }
+        let partials = unpacked::<Partial>(pieces.into_iter().flatten())?;
         let mut shard = shard::Shard {
             operator: self,
             sessions: sessions_table(scope.name),

@@ -3,7 +3,7 @@
 //! Driven by the dataflow; keeps no state. The order of equal rows is that of the input. As in Spark every NaN is alike
 //! and the greatest number, and -0.0 equals 0.0.
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
 use crate::scoped::scoped;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, make_array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
@@ -89,12 +89,7 @@ impl Operator for Sort {
         pieces: Vec<Vec<Piece>>,
         _state: &mut dyn StateShard,
     ) -> Result<ShardOutput> {
-        let mut rows = Vec::new();
-        for piece in pieces.into_iter().flatten() {
-            let piece =
-                piece.downcast::<Vec<RecordBatch>>().map_err(|_| Error::internal("not a piece of a sort"))?;
-            rows.extend(*piece);
-        }
+        let rows: Vec<RecordBatch> = unpacked::<Vec<RecordBatch>>(pieces.into_iter().flatten())?.concat();
         if rows.is_empty() {
             return Ok(ShardOutput::default());
         }

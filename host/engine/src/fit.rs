@@ -21,7 +21,9 @@ pub(crate) fn check_inputs(inputs: &[Input]) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn check_output_mode(sink: &dyn Sink, mode: OutputMode) -> Result<()> {
+/// An `Invalid` error unless the sink takes the output mode. The builder asks it; whoever wants to know before the
+/// checkpoint is taken asks it, too.
+pub fn check_output_mode(sink: &dyn Sink, mode: OutputMode) -> Result<()> {
     if sink.output_modes().contains(&mode) {
         return Ok(());
     }

@@ -30,6 +30,7 @@ mod watermark;
 
 pub use builder::QueryBuilder;
 pub use clock::SystemClock;
+pub use fit::check_output_mode;
 pub use micro_batch::Turn;
 pub use progress::{Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};

@@ -20,7 +20,7 @@ use pelton_connectors::source::Stores;
 use pelton_core::{
     Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
 };
-use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock};
+use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock, check_output_mode};
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{SinkSpec, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
@@ -118,16 +118,7 @@ impl Assembly {
             Some(given) => Arc::clone(&given.sink),
             None => sink::open(file, &plan)?,
         };
-        if !sink.output_modes().contains(&plan.output_mode) {
-            let modes: Vec<String> = sink.output_modes().iter().map(ToString::to_string).collect();
-            return Err(Error::invalid(format!(
-                "{}: the sink `{}` does not take output_mode {}",
-                file.text().name(),
-                sink.description(),
-                plan.output_mode
-            ))
-            .hint(format!("it takes {}", modes.join(" and "))));
-        }
+        check_output_mode(sink.as_ref(), plan.output_mode).map_err(|e| e.context(file.text().name()))?;
         Ok(Planned { plugins, tables, plan, sink })
     }
 

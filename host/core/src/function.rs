@@ -2,7 +2,7 @@
 //!
 //! Functions are called by the batch, from many threads; the implementation keeps a pool of instances.
 
-use crate::{CallScope, PluginDigest, Result};
+use crate::{CallScope, OutputMode, PluginDigest, Result, StatefulFunction};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use serde::Serialize;
@@ -18,6 +18,11 @@ pub trait Plugin: Send + Sync {
     fn scalar(&self, function: &str, arguments: SchemaRef) -> Result<Arc<dyn ScalarFunction>>;
     /// Opens a transform function for rows of this schema.
     fn transform(&self, function: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>>;
+    /// Opens a stateful function for groups with these key columns, which are among those of their rows.
+    fn stateful(&self, function: &str, key: SchemaRef, input: SchemaRef)
+    -> Result<Arc<dyn StatefulFunction>>;
+    /// Opens a sink function for rows of this schema.
+    fn sink(&self, function: &str, input: SchemaRef, mode: OutputMode) -> Result<Arc<dyn SinkFunction>>;
     /// What its functions have cost so far.
     fn metrics(&self) -> PluginMetrics;
 }
@@ -72,6 +77,22 @@ pub struct TransformOutput {
     pub rows: RecordBatch,
     /// Input rows that the function refused, ascending, each at most once.
     pub rejected: Vec<Rejected>,
+}
+
+/// Rows in, nothing out. Spark's `foreachBatch`.
+pub trait SinkFunction: Send + Sync {
+    /// Writes a part of a micro-batch away. The parts come one after the other; after a failure all of them come again,
+    /// the same ones.
+    fn write(&self, scope: &CallScope<'_>, part: BatchPart, rows: &RecordBatch) -> Result<()>;
+}
+
+/// Where rows stand among those that a micro-batch brings to a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchPart {
+    /// From 0.
+    pub number: u32,
+    /// No further part follows.
+    pub is_last: bool,
 }
 
 /// An input row that a function refused.

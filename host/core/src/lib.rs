@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`Source`] | `connectors` |
 //! | [`Sink`] | `connectors` |
-//! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`] | `wasm` |
+//! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`], [`StatefulFunction`], [`SinkFunction`] | `wasm` |
 //! | [`Dataflow`] | `operators` |
 //! | [`StateStore`] | `state` |
 //! | [`Table`] | `connectors` |
@@ -23,6 +23,7 @@ pub mod dataflow;
 pub mod error;
 pub mod files;
 pub mod function;
+pub mod group_function;
 pub mod ids;
 pub mod interval;
 pub mod offset;
@@ -42,8 +43,12 @@ pub use dataflow::{Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Par
 pub use error::{Error, ErrorKind, Result};
 pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, create_or_own};
 pub use function::{
-    Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction, TransformFunction,
-    TransformOutput,
+    BatchPart, Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction,
+    SinkFunction, TransformFunction, TransformOutput,
+};
+pub use group_function::{
+    GroupForm, GroupInput, GroupOutput, GroupReason, Load, StateAction, StateChanges, StateEntries,
+    StateVariable, StatefulFunction, StatefulSignature, TimeMode, Timer, TimerChange, VariableKind,
 };
 pub use ids::{BatchId, PluginDigest, QueryId, RunId};
 pub use interval::Interval;

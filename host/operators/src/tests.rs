@@ -7,8 +7,9 @@ use pelton_core::function::PluginMetrics;
 use pelton_core::function::ScalarOutput;
 use pelton_core::types::parse_columns;
 use pelton_core::{
-    BatchId, BatchInfo, CallScope, Encoding, FunctionInfo, FunctionKind, Manifest, Part, Plugin,
-    PluginDigest, QueryId, Rejected, Result, ScalarFunction, TransformFunction, TransformOutput,
+    BatchId, BatchInfo, CallScope, Encoding, Error, FunctionInfo, FunctionKind, Manifest, OutputMode, Part,
+    Plugin, PluginDigest, QueryId, Rejected, Result, ScalarFunction, SinkFunction, StatefulFunction,
+    TransformFunction, TransformOutput,
 };
 use pelton_plan::json::{Nulls, row_json};
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
@@ -120,6 +121,12 @@ impl Plugin for TestPlugin {
     }
     fn transform(&self, _: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>> {
         Ok(Arc::new(Twice(input)))
+    }
+    fn stateful(&self, function: &str, _: SchemaRef, _: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
+        Err(Error::invalid(format!("there is no stateful function '{function}'")))
+    }
+    fn sink(&self, function: &str, _: SchemaRef, _: OutputMode) -> Result<Arc<dyn SinkFunction>> {
+        Err(Error::invalid(format!("there is no sink function '{function}'")))
     }
     fn metrics(&self) -> PluginMetrics {
         PluginMetrics::default()

@@ -10,8 +10,8 @@ use arrow::datatypes::SchemaRef;
 use pelton_core::function::PluginMetrics;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{
-    Error, FunctionInfo, FunctionKind, Manifest, Plugin, PluginDigest, Result, ScalarFunction,
-    TransformFunction,
+    Error, FunctionInfo, FunctionKind, Manifest, OutputMode, Plugin, PluginDigest, Result, ScalarFunction,
+    SinkFunction, StatefulFunction, TransformFunction,
 };
 use serde::Serialize;
 use std::collections::HashSet;
@@ -138,6 +138,14 @@ impl Plugin for WasmPlugin {
     fn transform(&self, function: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>> {
         self.expect(function, FunctionKind::Transform)?;
         Ok(Arc::new(OpenedTransform::open(&self.parts, function, input)?))
+    }
+    fn stateful(&self, function: &str, _: SchemaRef, _: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
+        self.expect(function, FunctionKind::Stateful)?;
+        Err(Error::internal("stateful functions are not bound yet"))
+    }
+    fn sink(&self, function: &str, _: SchemaRef, _: OutputMode) -> Result<Arc<dyn SinkFunction>> {
+        self.expect(function, FunctionKind::Sink)?;
+        Err(Error::internal("sink functions are not bound yet"))
     }
     fn metrics(&self) -> PluginMetrics {
         self.parts.code.stats.metrics()

@@ -11,6 +11,7 @@ mod table;
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 pub use file::{CommittedFile, FileSink, FileSinkOptions, committed_files};
 pub use memory::MemorySink;
+pub use table::DrawnTable;
 
 use std::num::NonZero;
 

@@ -9,6 +9,7 @@ use crate::{BatchId, Result};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Keys are hashed into this many groups, for ever: state can be divided anew without being read.
@@ -29,6 +30,8 @@ pub trait StateStore: Send {
     fn shards(&mut self) -> Vec<&mut dyn StateShard>;
     /// Entries of a table over all shards.
     fn len(&self, table: &str) -> u64;
+    /// The tables that have entries, by name.
+    fn tables(&self) -> BTreeSet<String>;
     /// Makes the changes since the last commit durable. They count once the commit log holds what this returns. If the
     /// process dies before, the same micro-batch is committed again later, by a store that was opened at the one before:
     /// what the first attempt left must not be in the way.

@@ -31,6 +31,9 @@ pub struct StateLayout {
     pub definition: Vec<StateFact>,
     /// What may change from one start to the next and keeps the meaning of what is there.
     pub settings: Vec<StateFact>,
+    /// The operator is no longer in the pipeline: its state is kept, and nothing is added to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set_aside: bool,
 }
 
 /// A part of a key or of a value.

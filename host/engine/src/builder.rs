@@ -7,6 +7,7 @@ use crate::position::Position;
 use crate::progress::{Progress, RunSummary};
 use crate::query::{Input, Listener, Logic, Query, layouts};
 use crate::recover::Recovered;
+use crate::reset::{self, Carried, ResetState};
 use crate::trigger;
 use crate::watermark::WatermarkTracker;
 use pelton_checkpoint::Resume;
@@ -28,6 +29,7 @@ pub struct QueryBuilder {
     rerun_logic: Option<Logic>,
     rerun_with_current_plugins: bool,
     accept_changed_state: BTreeSet<String>,
+    reset_state: ResetState,
     state: Option<Box<dyn StateStore>>,
     watermark_policy: WatermarkPolicy,
     bounded: bool,
@@ -50,6 +52,7 @@ impl QueryBuilder {
             rerun_logic: None,
             rerun_with_current_plugins: false,
             accept_changed_state: BTreeSet::new(),
+            reset_state: ResetState::Nothing,
             state: None,
             watermark_policy: WatermarkPolicy::default(),
             bounded: false,
@@ -103,7 +106,16 @@ impl QueryBuilder {
         self
     }
 
-    /// The state of a query with stateful operators, opened at [`Recovered::state_commit`].
+    /// The operators that begin with empty state, whatever the checkpoint holds of them. Refused while a micro-batch must
+    /// be run again, which needs the state that it was begun with.
+    #[must_use]
+    pub fn reset_state(mut self, reset: ResetState) -> Self {
+        self.reset_state = reset;
+        self
+    }
+
+    /// The state of a query with stateful operators, or whose checkpoint holds state: opened at
+    /// [`Recovered::state_commit`].
     #[must_use]
     pub fn state(mut self, state: Box<dyn StateStore>) -> Self {
         self.state = Some(state);
@@ -187,18 +199,22 @@ impl QueryBuilder {
         let missing = |part: &str| Error::internal(format!("the query was assembled without {part}"));
         let logic = self.logic.take().ok_or_else(|| missing("steps"))?;
         let sink = self.sink.take().ok_or_else(|| missing("a sink"))?;
-        let rerun_logic = self.check(&logic, sink.as_ref())?;
+        let (rerun_logic, carried) = self.check(&logic, sink.as_ref())?;
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
+        if let Some(state) = &mut self.state {
+            carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+        }
+        let with_aside = |logic| [layouts(logic), carried.aside.clone()].concat();
         let mut layout = None;
-        if !logic.dataflow.operators().is_empty() {
-            layout = Some(checkpoint.save_layouts(&layouts(&logic)).await?);
+        if self.state.is_some() {
+            layout = Some(checkpoint.save_layouts(&with_aside(&logic)).await?);
         }
         let rerun_layout = match &rerun_logic {
-            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&layouts(rerun)).await?),
+            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&with_aside(rerun)).await?),
             _ => None,
         };
         let schema = logic.dataflow.schema();
@@ -231,8 +247,9 @@ impl QueryBuilder {
         })
     }
 
-    /// All that can be refused. Gives the steps for the micro-batch that runs again, if they are others.
-    fn check(&mut self, logic: &Logic, sink: &dyn Sink) -> Result<Option<Logic>> {
+    /// All that can be refused. Gives the steps for the micro-batch that runs again, if they are others, and what
+    /// becomes of the state that is there.
+    fn check(&mut self, logic: &Logic, sink: &dyn Sink) -> Result<(Option<Logic>, Carried)> {
         fit::check_inputs(&self.inputs)?;
         fit::check_output_mode(sink, self.output_mode)?;
         if let Some(entry) = self.recovered.resume.newest_entry() {
@@ -241,15 +258,20 @@ impl QueryBuilder {
         // A micro-batch that runs again goes on with the state of the one before, whatever its first run left.
         let accepted = &self.accept_changed_state;
         let rerun = self.rerun_logic.as_ref().filter(|_| !self.rerun_with_current_plugins);
-        fit::check_layouts(&self.recovered, rerun.unwrap_or(logic), accepted)?;
-        fit::check_state(&self.recovered, logic, self.state.is_some())?;
-        let Resume::Rerun { batch_id, entry, .. } = &self.recovered.resume else { return Ok(None) };
+        let then = self.recovered.layouts.as_deref().unwrap_or_default();
+        let carried = reset::carried(then, rerun.unwrap_or(logic), &self.reset_state)?;
+        fit::check_layouts(&self.recovered, &carried, accepted)?;
+        fit::check_state(&self.recovered, logic, &carried, self.state.is_some())?;
+        let Resume::Rerun { batch_id, entry, .. } = &self.recovered.resume else {
+            return Ok((None, carried));
+        };
+        fit::check_reset_of_rerun(*batch_id, &self.reset_state)?;
         fit::check_sink_of_rerun(*batch_id, entry, sink)?;
         if self.rerun_with_current_plugins {
-            return Ok(None);
+            return Ok((None, carried));
         }
         fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic, accepted)?;
-        Ok(self.rerun_logic.take())
+        Ok((self.rerun_logic.take(), carried))
     }
 
     /// The watermarks as the checkpoint has them.

@@ -1,7 +1,6 @@
 //! A stateful query that is changed and started on its old checkpoint: what its state consists of is remembered with
 //! the commit that the state counts by.
 
-use crate::Logic;
 use crate::testing::Action::{
     AddData, DeleteCommit, ExpectFailure, FailSink, ProcessAllAvailable, Restart, SetLogic, StartStream,
     StopStream,
@@ -9,6 +8,9 @@ use crate::testing::Action::{
 use crate::testing::{
     SinkFault, StreamTest, WindowCounts, check_answer, event_rows, event_schema, pass_through,
 };
+use crate::{Logic, ResetState};
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use pelton_checkpoint::CommitLog;
 use pelton_core::{BatchId, ErrorKind};
 use std::sync::Arc;
@@ -140,4 +142,58 @@ async fn a_checkpoint_that_says_nothing_of_its_state_is_taken_and_says_it_from_t
     test.run([StartStream, add(&[(1, 4)]), ProcessAllAvailable, StopStream]).await.unwrap();
     assert!(commits.expect(BatchId(1)).await.unwrap().layout.is_some());
     test.run([SetLogic(windows_of(20)), ExpectFailure(ErrorKind::Invalid, REFUSED)]).await.unwrap();
+}
+
+fn reset(operators: &[&str]) -> ResetState {
+    ResetState::Operators(operators.iter().map(|&name| name.to_owned()).collect())
+}
+
+#[tokio::test]
+async fn a_reset_operator_begins_with_nothing_and_goes_on_from_the_offsets() {
+    for reset in [reset(&["counts"]), ResetState::Everything] {
+        let mut test = test();
+        let script = [StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream, SetLogic(windows_of(20))];
+        test.run(script).await.unwrap();
+        test.reset_state(reset);
+        test.run([StartStream, add(&[(1, 14)]), ProcessAllAvailable, StopStream]).await.unwrap();
+        // From here on it is the state of the changed query.
+        test.reset_state(ResetState::Nothing);
+        test.run([StartStream, add(&[(1, 5), (1, 60)]), check_answer(["1, 20, 2"])]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn state_that_is_set_aside_stays_and_does_not_come_back_by_itself() {
+    let mut test = test();
+    let without = Logic::new(pass_through(event_schema()));
+    let script = [StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream, SetLogic(without)];
+    test.run(script).await.unwrap();
+    test.reset_state(reset(&["counts"]));
+    test.run([StartStream, add(&[(1, 4)]), ProcessAllAvailable, StopStream]).await.unwrap();
+    test.reset_state(ResetState::Nothing);
+    test.run([StartStream, add(&[(1, 5)]), ProcessAllAvailable, StopStream]).await.unwrap();
+    let commits = CommitLog::new(Arc::clone(&test.files));
+    assert!(commits.expect(BatchId(2)).await.unwrap().state.is_some(), "the state is still named");
+    let back = "is back in the pipeline, but its state was set aside";
+    test.run([SetLogic(windows_of(10)), ExpectFailure(ErrorKind::Invalid, back)]).await.unwrap();
+    test.reset_state(reset(&["counts"]));
+    test.run([StartStream, add(&[(1, 6), (1, 60)]), ProcessAllAvailable]).await.unwrap();
+    let last = test.sink.rows().into_iter().rfind(|rows| rows.num_rows() > 0).unwrap();
+    let counts = last.column(2).as_primitive::<Int64Type>();
+    assert_eq!(counts.values()[..], [1], "what came before the reset is not counted");
+}
+
+#[tokio::test]
+async fn a_reset_names_operators_that_are_there_and_waits_for_a_rerun() {
+    let mut test = test();
+    test.run([StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream]).await.unwrap();
+    test.reset_state(reset(&["count"]));
+    let unknown = "no operator 'count' keeps state (did you mean 'counts'?)";
+    test.run([ExpectFailure(ErrorKind::Invalid, unknown)]).await.unwrap();
+    test.reset_state(ResetState::Nothing);
+    let died = ExpectFailure(ErrorKind::Unavailable, "");
+    test.run([FailSink(SinkFault::Before), StartStream, add(&[(1, 4)]), died]).await.unwrap();
+    test.reset_state(ResetState::Everything);
+    let unfinished = "micro-batch 1 must first be finished with the state it was begun with";
+    test.run([ExpectFailure(ErrorKind::Invalid, unfinished)]).await.unwrap();
 }

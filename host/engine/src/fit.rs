@@ -5,6 +5,7 @@
 use crate::compatible;
 use crate::query::{Input, Logic, layouts};
 use crate::recover::Recovered;
+use crate::reset::{Carried, ResetState};
 use pelton_checkpoint::OffsetEntry;
 use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, suggest};
 use std::collections::BTreeSet;
@@ -56,9 +57,15 @@ pub(crate) fn check_sources(inputs: &[Input], entry: &OffsetEntry) -> Result<()>
 
 /// Stateful operators need a store, and the checkpoint's past must be one that they can go on from. (Which operators
 /// they were, and what their state consists of, is checked by [`check_layouts`].)
-pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool) -> Result<()> {
+pub(crate) fn check_state(
+    recovered: &Recovered,
+    logic: &Logic,
+    carried: &Carried,
+    has_store: bool,
+) -> Result<()> {
     let operators = logic.dataflow.operators();
-    if operators.is_empty() == has_store {
+    let has_state = recovered.resume.last_commit().is_some_and(|commit| commit.state.is_some());
+    if (operators.is_empty() && !has_state) == has_store {
         return Err(Error::internal(format!(
             "the query was assembled with {} stateful operators and {} state store",
             operators.len(),
@@ -68,7 +75,7 @@ pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool)
     let way_out = "set the steps as they were, or give the changed query a checkpoint of its own";
     if let Some(first) = operators.first() {
         let state = recovered.state_commit()?;
-        if recovered.last_committed().is_some() && state.is_none() {
+        if recovered.last_committed().is_some() && state.is_none() && !carried.now.is_empty() {
             return Err(Error::invalid(format!(
                 "the operator '{}' keeps state, but the checkpoint was made by a query without any: what the rows of \
                  earlier micro-batches would have left there is unknown",
@@ -76,7 +83,7 @@ pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool)
             ))
             .hint(way_out));
         }
-    } else if recovered.resume.last_commit().is_some_and(|commit| commit.state.is_some()) {
+    } else if has_state && (recovered.layouts.is_none() || !carried.then.is_empty()) {
         return Err(Error::invalid(
             "the checkpoint holds the state of operators, but the pipeline has no stateful operator any more",
         )
@@ -86,9 +93,13 @@ pub(crate) fn check_state(recovered: &Recovered, logic: &Logic, has_store: bool)
 }
 
 /// The state must be the one that the operators would have kept. Differences that do no harm are told.
-pub(crate) fn check_layouts(recovered: &Recovered, logic: &Logic, accepted: &BTreeSet<String>) -> Result<()> {
+pub(crate) fn check_layouts(
+    recovered: &Recovered,
+    carried: &Carried,
+    accepted: &BTreeSet<String>,
+) -> Result<()> {
     let notes = match &recovered.layouts {
-        Some(then) => compatible::goes_on(then, &layouts(logic), accepted)?,
+        Some(_) => compatible::goes_on(&carried.then, &carried.now, accepted)?,
         None if recovered.resume.last_commit().is_some_and(|commit| commit.state.is_some()) => {
             vec![
                 "the checkpoint does not say what its state consists of, for an earlier version of Pelton wrote it; it \
@@ -100,6 +111,17 @@ pub(crate) fn check_layouts(recovered: &Recovered, logic: &Logic, accepted: &BTr
     };
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     Ok(())
+}
+
+/// A micro-batch that runs again needs the state that it was begun with.
+pub(crate) fn check_reset_of_rerun(batch_id: BatchId, reset: &ResetState) -> Result<()> {
+    if *reset == ResetState::Nothing {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "micro-batch {batch_id} must first be finished with the state it was begun with; then state can be reset"
+    ))
+    .hint("start the pipeline once as it was (`--trigger once` finishes that micro-batch), then reset"))
 }
 
 /// A micro-batch that runs again may already be in the sink of its first run: only that one knows.

@@ -23,6 +23,7 @@ pub mod progress;
 mod query;
 mod recover;
 mod report;
+mod reset;
 mod rows;
 pub mod testing;
 mod trigger;
@@ -35,6 +36,7 @@ pub use micro_batch::Turn;
 pub use progress::{Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
+pub use reset::ResetState;
 pub use trigger::next_trigger_ms;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod pairs;
 mod plugins;
 mod scoped;
 mod segment;
+mod show;
 mod stateful;
 mod static_join;
 #[cfg(test)]
@@ -19,3 +20,4 @@ mod watermark;
 
 pub use dataflow::QueryDataflow;
 pub use explain::explain;
+pub use show::{show_state, state_layouts};

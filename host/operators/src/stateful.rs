@@ -106,7 +106,12 @@ pub(crate) trait Operator: Send + Sync {
     fn state_form(&self) -> String;
     /// What it waits for, for a person: `the watermark to pass the end of a window`.
     fn waits_for(&self) -> String;
+    /// Its state in a shard as rows for a person, in the order of the keys. Changes nothing.
+    fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()>;
 }
+
+/// Takes rows of state, and which part of the operator they belong to: a side of a join; empty if there is but one.
+pub(crate) type Shown<'a> = dyn FnMut(&str, RecordBatch) -> Result<()> + 'a;
 
 /// Makes the operator of a node.
 pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {

@@ -20,7 +20,9 @@ use pelton_connectors::source::Stores;
 use pelton_core::{
     Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
 };
-use pelton_engine::{Logic, Query, QueryBuilder, Recovered, Start, SystemClock, check_output_mode};
+use pelton_engine::{
+    Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
+};
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{SinkSpec, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
@@ -69,6 +71,7 @@ pub(crate) struct Assembly {
     stores: Stores,
     overrides: Overrides,
     given: Option<Given>,
+    reset: ResetState,
 }
 
 /// A pipeline that was understood and may run: its plan and what the plan stands on.
@@ -91,12 +94,18 @@ impl Assembly {
     pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
         let overrides = Overrides::new(&arguments.plugins, files)?;
         let stores = Stores::new(std::env::vars());
-        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None })
+        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None, reset: ResetState::Nothing })
     }
 
     /// The queries' sources, sink, clock and checkpoint are these, whatever their files say.
     pub(crate) fn with_given(mut self, given: Given) -> Self {
         self.given = Some(given);
+        self
+    }
+
+    /// The operators whose state is forgotten at the start.
+    pub(crate) fn with_reset(mut self, reset: ResetState) -> Self {
+        self.reset = reset;
         self
     }
 
@@ -167,6 +176,7 @@ impl Assembly {
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
+            .reset_state(self.reset.clone())
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins);
         if let Some(state) = state {
@@ -222,7 +232,13 @@ impl Assembly {
         }
         let files = checkpoint_files(file, options)?.unwrap_or_else(|| Arc::new(MemoryFiles::new()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Start::new(name, files, clock).recover().await
+        let start = Start::new(name, files, clock);
+        let retain = &file.min_batches_to_retain;
+        if retain.value < 2 {
+            let what = "the checkpoint must remember at least the last 2 micro-batches";
+            return Err(file.text().error(retain.span, what));
+        }
+        Start { min_batches_to_retain: retain.value, ..start }.recover().await
     }
 
     async fn open_sources(
@@ -295,13 +311,13 @@ fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Sou
     Ok(Logic { dataflow, plugins: plugins.code() })
 }
 
-/// The state of the last committed micro-batch, if the query has any.
+/// The state of the last committed micro-batch, if the query keeps any, or has kept any that is set aside.
 async fn state(recovered: &Recovered, logic: &Logic) -> Result<Option<Box<dyn StateStore>>> {
-    if logic.dataflow.operators().is_empty() {
+    let commit = recovered.state_commit()?;
+    if logic.dataflow.operators().is_empty() && commit.is_none() {
         return Ok(None);
     }
-    let files = recovered.checkpoint().state_files();
-    let store = CheckpointedStateStore::open(files, recovered.state_commit()?).await?;
+    let store = CheckpointedStateStore::open(recovered.checkpoint().state_files(), commit).await?;
     Ok(Some(Box::new(store)))
 }
 
@@ -318,6 +334,11 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
         ))
         .hint(format!("add a line 'checkpoint: ./checkpoints/{}', or run with --batch", file.name.value))),
     }
+}
+
+/// The checkpoint that a pipeline file names, to be looked at.
+pub(crate) fn checkpoint_tree(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
+    file.checkpoint.as_ref().map(|url| tree(file, url)).transpose()
 }
 
 /// Where dead letters go, if not into the checkpoint.

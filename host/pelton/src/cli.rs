@@ -52,6 +52,12 @@ pub(crate) enum Command {
   pelton explain pipeline.yaml
   pelton explain pipeline.yaml --set sink.connector=console")]
     Explain(PipelineArgs),
+    /// Show the state of a query, now or after an earlier micro-batch
+    #[command(subcommand)]
+    State(StateCommand),
+    /// Show the logs of a query's checkpoint
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Run test scripts: add rows to a pipeline, expect rows per micro-batch
     Test(ScriptArgs),
     /// Send JSON lines from stdin through plugin functions to stdout
@@ -87,6 +93,112 @@ pub(crate) struct PipelineArgs {
     pub(crate) plugins: Vec<(String, String)>,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum StateCommand {
+    /// List the operators that keep state, and how many rows each keeps
+    #[command(after_help = "Example:
+  pelton state ls pipeline.yaml")]
+    Ls(StateArgs),
+    /// Show the state of an operator as rows
+    #[command(after_help = "Examples:
+  pelton state show pipeline.yaml totals
+  pelton state show pipeline.yaml totals --key user=ann --batch 41
+  pelton state show pipeline.yaml totals --format json | jq .amount
+
+A running query may be asked, too. Earlier micro-batches can be shown while the checkpoint remembers them.")]
+    Show(StateShowArgs),
+}
+
+/// Whose state, and when.
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    /// The pipeline file (YAML or JSON)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// After this micro-batch [default: the last that was committed]
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<u64>,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: TableFormat,
+    /// Set a value of the file: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Take a plugin from another file than the pipeline file says
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
+    pub(crate) plugins: Vec<(String, String)>,
+}
+
+impl StateArgs {
+    /// The pipeline that is meant.
+    pub(crate) fn pipeline(&self) -> PipelineArgs {
+        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: self.plugins.clone() }
+    }
+}
+
+/// Which state.
+#[derive(Debug, Args)]
+pub(crate) struct StateShowArgs {
+    #[command(flatten)]
+    pub(crate) of: StateArgs,
+    /// The operator: see `pelton state ls`
+    pub(crate) operator: String,
+    /// Only rows with this value in this column, as JSON writes it; may be given several times
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = pair)]
+    pub(crate) key: Vec<(String, String)>,
+    /// So many rows at most [default: 20 in a table, all as JSON]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// How rows are printed on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// A table for a person
+    Table,
+    /// A line of JSON a row
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// List the micro-batches that the checkpoint remembers
+    #[command(after_help = "Example:
+  pelton checkpoint ls pipeline.yaml")]
+    Ls(CheckpointArgs),
+    /// Show what the logs say of a micro-batch
+    #[command(after_help = "Example:
+  pelton checkpoint show pipeline.yaml --batch 41 --format json | jq .offsets.sources")]
+    Show {
+        #[command(flatten)]
+        of: CheckpointArgs,
+        /// Which micro-batch [default: the last]
+        #[arg(long, value_name = "N")]
+        batch: Option<u64>,
+    },
+}
+
+/// Whose checkpoint.
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// The pipeline file (YAML or JSON)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// How to print it
+    #[arg(long, default_value = "words")]
+    pub(crate) format: PrintFormat,
+    /// Set a value of the file: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+impl CheckpointArgs {
+    /// The pipeline that is meant.
+    pub(crate) fn pipeline(&self) -> PipelineArgs {
+        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: Vec::new() }
+    }
+}
+
 /// How to run queries.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -116,6 +228,13 @@ pub(crate) struct RunArgs {
     /// those it was begun with: the way out if those fail on it
     #[arg(long)]
     pub(crate) rerun_with_current_plugins: bool,
+    /// Forget the state of this operator and begin with empty state; may be given several times. An operator that the
+    /// pipeline no longer has is let go: its state is set aside
+    #[arg(long, value_name = "OPERATOR", conflicts_with_all = ["batch", "new_lineage"])]
+    pub(crate) reset_state: Vec<String>,
+    /// Forget the state of all operators, and go on from where the sources were read to
+    #[arg(long, conflicts_with = "batch")]
+    pub(crate) new_lineage: bool,
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,

@@ -1,12 +1,15 @@
 //! One module a command.
 
 pub(crate) mod check;
+pub(crate) mod checkpoint;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod pipe;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod schema;
+mod shown;
+pub(crate) mod state;
 pub(crate) mod test;
 
 use pelton_core::{Error, Result};

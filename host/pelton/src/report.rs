@@ -58,6 +58,12 @@ pub(crate) fn colours_on_stderr() -> bool {
     !refused && std::io::stderr().is_terminal()
 }
 
+/// A time for a person: `2026-01-01T00:00:00.000Z`.
+pub(crate) fn time_text(ms: i64) -> String {
+    let time = chrono::DateTime::from_timestamp_millis(ms);
+    time.map_or_else(|| format!("{ms} ms"), |time| time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

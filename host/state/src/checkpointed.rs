@@ -236,6 +236,10 @@ impl StateStore for CheckpointedStateStore {
         self.tables.len(table)
     }
 
+    fn tables(&self) -> BTreeSet<String> {
+        self.tables.names()
+    }
+
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {
         check_order(self.committed, batch_id)?;
         if let Some((bytes, link, sweep)) = self.file(batch_id)? {

@@ -5,6 +5,7 @@
 use crate::tables::Tables;
 use async_trait::async_trait;
 use pelton_core::{BatchId, Error, Result, StateCommit, StateShard, StateStore};
+use std::collections::BTreeSet;
 
 /// A [`StateStore`] over ordered maps. Nothing of it outlives the process.
 #[derive(Debug, Default)]
@@ -33,6 +34,10 @@ impl StateStore for MemoryStateStore {
 
     fn len(&self, table: &str) -> u64 {
         self.tables.len(table)
+    }
+
+    fn tables(&self) -> BTreeSet<String> {
+        self.tables.names()
     }
 
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {

@@ -9,7 +9,7 @@ use crate::changes::{Changes, Entries, Undo};
 use crate::threads::in_order;
 use bytes::Bytes;
 use pelton_core::{Result, SHARDS, StateOp, StateShard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 
 /// Fewer changes are not worth a thread.
@@ -50,6 +50,11 @@ impl Tables {
     /// Entries of a table.
     pub(crate) fn len(&self, table: &str) -> u64 {
         self.shards.iter().map(|shard| shard.len(table)).sum()
+    }
+    /// The names of the tables that have entries.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let tables = self.shards.iter().flat_map(|shard| &shard.tables);
+        tables.filter(|(_, table)| table.len() > 0).map(|(name, _)| name.clone()).collect()
     }
     /// The bytes of all keys and values.
     pub(crate) fn bytes(&self) -> u64 {

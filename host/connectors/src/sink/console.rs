@@ -3,7 +3,7 @@
 //! It is not exactly-once: what was printed before a crash is printed again.
 
 use super::parallelism;
-use super::table::Table;
+use super::table::DrawnTable;
 use crate::encode::JsonEncoder;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -73,7 +73,7 @@ impl ConsoleSink {
     async fn print_table(&self, batch: &BatchInfo, mut rows: RowStream) -> Result<SinkReport> {
         let schema = self.state.lock().schema.clone();
         let schema = schema.ok_or_else(|| Error::internal("the console sink was not opened"))?;
-        let mut table = Table::new(&schema, self.options.num_rows, self.options.truncate);
+        let mut table = DrawnTable::new(&schema, self.options.num_rows, self.options.truncate);
         let mut report = SinkReport::default();
         while let Some(rows) = rows.try_next().await? {
             report.rows += rows.num_rows() as u64;

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 const WIDTH_MIN: usize = 3;
 
 /// Collects the first rows of a micro-batch and draws them.
-pub(super) struct Table {
+pub struct DrawnTable {
     rows_max: usize,
     truncate: Option<usize>,
     header: Vec<String>,
@@ -18,15 +18,15 @@ pub(super) struct Table {
     more: bool,
 }
 
-impl Table {
+impl DrawnTable {
     /// `truncate`: characters that a cell keeps; `None` for all of them.
-    pub(super) fn new(schema: &Schema, rows_max: usize, truncate: Option<usize>) -> Self {
+    pub fn new(schema: &Schema, rows_max: usize, truncate: Option<usize>) -> Self {
         let header = schema.fields().iter().map(|field| cell(field.name(), truncate)).collect();
         Self { rows_max, truncate, header, rows: Vec::new(), more: false }
     }
 
     /// Takes the rows of a batch as far as there is room.
-    pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         let room = self.rows_max - self.rows.len();
         self.more |= batch.num_rows() > room;
         if room == 0 || batch.num_rows() == 0 {
@@ -45,7 +45,7 @@ impl Table {
     }
 
     /// The table, and a line that says that there is more, if there is.
-    pub(super) fn draw(&self) -> String {
+    pub fn draw(&self) -> String {
         let widths: Vec<usize> = (0..self.header.len())
             .map(|nth| {
                 let cells = self.rows.iter().map(|row| &row[nth]).chain([&self.header[nth]]);
@@ -120,7 +120,7 @@ mod tests {
     fn drawn(columns: Vec<(&str, ArrayRef)>, rows_max: usize, truncate: Option<usize>) -> String {
         let batch =
             RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, a)| (n, a, true))).unwrap();
-        let mut table = Table::new(&batch.schema(), rows_max, truncate);
+        let mut table = DrawnTable::new(&batch.schema(), rows_max, truncate);
         table.push(&batch).unwrap();
         table.draw()
     }

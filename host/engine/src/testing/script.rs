@@ -2,7 +2,7 @@
 //! After Spark's `StreamTest`.
 
 use super::{FileState, MemorySource, RecordingSink, SinkFault, rows_text};
-use crate::{Logic, Progress, Query, QueryBuilder, Recovered, Start, Turn};
+use crate::{Logic, Progress, Query, QueryBuilder, Recovered, ResetState, Start, Turn};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_core::files::{Fault, FaultyFiles};
@@ -76,6 +76,7 @@ pub struct StreamTest {
     parallelism: usize,
     logics: Vec<Logic>,
     accept_changed_state: Vec<String>,
+    reset_state: ResetState,
     fault: Option<Fault>,
     checked_rows: usize,
     next_trigger_ms: i64,
@@ -97,6 +98,7 @@ impl StreamTest {
             parallelism: 2,
             logics: vec![logic],
             accept_changed_state: Vec::new(),
+            reset_state: ResetState::Nothing,
             fault: None,
             checked_rows: 0,
             next_trigger_ms: 0,
@@ -124,6 +126,11 @@ impl StreamTest {
     /// The operators that may go on with state that meant something else. Counts from the next start on.
     pub fn accept_changed_state(&mut self, operators: &[&str]) {
         self.accept_changed_state = operators.iter().map(|&name| name.to_owned()).collect();
+    }
+
+    /// The operators that begin with empty state. Counts from the next start on.
+    pub fn reset_state(&mut self, reset: ResetState) {
+        self.reset_state = reset;
     }
 
     /// What was told of every micro-batch so far, over all runs.
@@ -193,6 +200,7 @@ impl StreamTest {
             .no_data_batches(self.no_data_batches)
             .watermark_policy(self.watermark_policy)
             .accept_changed_state(self.accept_changed_state.clone())
+            .reset_state(self.reset_state.clone())
             .on_progress(move |told| {
                 progress.lock().unwrap_or_else(PoisonError::into_inner).push(told.clone());
             })
@@ -212,13 +220,11 @@ impl StreamTest {
 
     /// The state of the newest steps, if they have any.
     async fn open_state(&self, recovered: &Recovered) -> Result<Option<FileState>> {
-        match self.logics.last() {
-            Some(logic) if !logic.dataflow.operators().is_empty() => {
-                FileState::open(recovered.checkpoint().state_files(), recovered.state_commit()?)
-                    .await
-                    .map(Some)
-            }
-            _ => Ok(None),
+        let commit = recovered.state_commit()?;
+        let keeps_state = |logic: &Logic| !logic.dataflow.operators().is_empty();
+        match commit.is_some() || self.logics.last().is_some_and(keeps_state) {
+            true => FileState::open(recovered.checkpoint().state_files(), commit).await.map(Some),
+            false => Ok(None),
         }
     }
 

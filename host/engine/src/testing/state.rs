@@ -8,7 +8,7 @@ use pelton_core::{
     BatchId, Error, FileManager, Result, SHARDS, StateCommit, StateOp, StateShard, StateStore,
 };
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -53,6 +53,11 @@ impl StateStore for FileState {
 
     fn len(&self, table: &str) -> u64 {
         self.shards.iter().map(|shard| shard.len(table)).sum()
+    }
+
+    fn tables(&self) -> BTreeSet<String> {
+        let tables = self.shards.iter().flat_map(|shard| &shard.0);
+        tables.filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()).collect()
     }
 
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {

@@ -15,8 +15,9 @@ mod size;
 mod window;
 
 use crate::stateful::event_time::micros;
+use crate::stateful::layout::{AFTER_ALL, for_entries};
 use crate::stateful::session::SessionWindows;
-use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
+use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
 use arrow::array::RecordBatch;
 use calls::Calls;
 use keys::Keys;
@@ -107,6 +108,13 @@ impl Operator for GroupBy {
             }
             _ => "nothing; keeps its groups for ever".to_owned(),
         }
+    }
+
+    /// A group as it would be given now.
+    fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        for_entries(state, &groups_table(name), &[], &AFTER_ALL, |_, entries| {
+            each("", groups::given_entries(&self.keys, &self.calls, &entries)?)
+        })
     }
 }
 

@@ -10,18 +10,18 @@
 //! * within the watermark: `keys` = `[key group][key]` → expiry. A key of more than [`SHORT_KEY`] bytes has 7 bytes of
 //!   its hash before it, so that the index `expiry` need not hold all of it: it names what the entry begins with.
 
-use super::event_time::{EventTimes, is_time, micros, without_late_rows};
+use super::event_time::{EventTimes, is_time, micros, utc_field, utc_times, without_late_rows};
 use super::keyed::{KeySet, Keys, gather};
-use super::layout::{Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
+use super::layout::{AFTER_ALL, Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, packed, unpacked};
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, packed, unpacked};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take_record_batch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use bytes::Bytes;
 use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
-use pelton_state::{RowCodec, ordered_i64};
+use pelton_state::{RowCodec, ordered_i64, split_ordered_i64};
 use std::sync::Arc;
 
 /// The longest key that is in the index as it is.
@@ -133,6 +133,15 @@ impl Dedup {
         arena.finish()
     }
 
+    /// Where in an entry's key the encoded key begins.
+    fn key_begins(&self, key: &[u8]) -> usize {
+        match (self.expiry, self.time_key) {
+            (DedupExpiry::Within { .. }, _) if key.len() > SHORT_KEY + 1 => NAMED_BY,
+            (DedupExpiry::Within { .. }, _) | (_, None) => 1,
+            (_, Some(_)) => 9,
+        }
+    }
+
     /// Remembers new keys, which are in order, except those that are forgotten with this very micro-batch.
     fn remember(
         &self,
@@ -201,8 +210,7 @@ impl Dedup {
             state.apply(&self.keys_table, over.map(|(key, _)| StateOp::Remove(key)).collect())
         };
         if beginnings.len() as u64 * SCAN_WORTH >= state.len(&self.keys_table) {
-            // Key groups are less.
-            return for_entries(state, &self.keys_table, &[], &[u8::MAX], forget);
+            return for_entries(state, &self.keys_table, &[], &AFTER_ALL, forget);
         }
         beginnings.sort_unstable();
         beginnings.dedup();
@@ -322,5 +330,23 @@ impl Operator for Dedup {
                 format!("the watermark to pass the first row of a key by {delay_ms} ms, to forget it")
             }
         }
+    }
+
+    /// A key, and when it is forgotten if its entry says so.
+    fn show(&self, _name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        let within = matches!(self.expiry, DedupExpiry::Within { .. });
+        for_entries(state, &self.keys_table, &[], &AFTER_ALL, |_, entries| {
+            let keys = entries.iter().map(|(key, _)| key.get(self.key_begins(key)..).unwrap_or_default());
+            let mut columns = self.codec.decode(keys)?;
+            let mut fields: Vec<FieldRef> =
+                self.keys.iter().map(|key| self.schema.fields()[*key].clone()).collect();
+            if within {
+                let times = entries.iter().map(|(_, time)| Ok(split_ordered_i64(time)?.0));
+                columns.push(Arc::new(utc_times(times.collect::<Result<_>>()?)));
+                fields.push(Arc::new(utc_field("expires")));
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(entries.len()));
+            each("", RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+        })
     }
 }

@@ -3,11 +3,12 @@
 //! Used by the operators that judge rows by an event-time column; knows neither keys nor state.
 
 use super::late::{LateRow, letters};
+use super::layout::NO_TIME;
 use super::{NodeScope, Prepared};
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, TimestampMicrosecondArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, FieldRef, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType};
 use pelton_core::{Error, Result};
 use pelton_plan::stateful::EventTimeColumn;
 
@@ -45,6 +46,17 @@ impl EventTimes {
             _ => Some(self.micros[row]),
         }
     }
+}
+
+/// Times in microseconds as a column for a person.
+pub(crate) fn utc_times(micros: Vec<i64>) -> TimestampMicrosecondArray {
+    let times = micros.into_iter().map(|time| (time != NO_TIME).then_some(time));
+    TimestampMicrosecondArray::from_iter(times).with_timezone("UTC")
+}
+
+/// The field of [`utc_times`].
+pub(crate) fn utc_field(name: &str) -> Field {
+    Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true)
 }
 
 /// Whether a column can carry an event time: a timestamp, or a window.

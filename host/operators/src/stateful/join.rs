@@ -10,7 +10,7 @@ mod buffer;
 mod meet;
 mod side;
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, packed, unpacked};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, packed, unpacked};
 use crate::pairs::{PairCondition, types};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -20,6 +20,9 @@ use pelton_plan::stateful::{self as plan, JoinExpiry, JoinKind, StatefulNode};
 use pelton_state::RowCodec;
 use side::{Chunk, Side};
 use std::sync::Arc;
+
+/// What the inputs are called.
+const SIDES: [&str; 2] = ["left", "right"];
 
 /// See the module.
 pub(crate) struct StreamJoin {
@@ -53,7 +56,7 @@ impl StreamJoin {
         Ok(Self {
             kind: spec.kind,
             sides: [Side::new(spec, 0, left, keys.clone()), Side::new(spec, 1, right, keys)],
-            buffers: [buffer("left", 0, left)?, buffer("right", 1, right)?],
+            buffers: [buffer(SIDES[0], 0, left)?, buffer(SIDES[1], 1, right)?],
             condition: condition.transpose()?,
             schema: node.schema.clone(),
             has_watermark: node.watermark_offset_ms.is_some(),
@@ -115,20 +118,27 @@ impl Operator for StreamJoin {
     }
 
     fn waits_for(&self) -> String {
-        let waits =
-            self.buffers.iter().zip(["left", "right"]).filter_map(|(buffer, side)| match buffer.expiry() {
-                JoinExpiry::Never => None,
-                JoinExpiry::Key(_) => {
-                    Some(format!("the watermark to pass the time by which {side} rows are joined"))
-                }
-                JoinExpiry::Value { offset_ms, .. } => {
-                    Some(format!("the watermark to pass the time of {side} rows by {} ms", -offset_ms))
-                }
-            });
+        let waits = self.buffers.iter().zip(SIDES).filter_map(|(buffer, side)| match buffer.expiry() {
+            JoinExpiry::Never => None,
+            JoinExpiry::Key(_) => {
+                Some(format!("the watermark to pass the time by which {side} rows are joined"))
+            }
+            JoinExpiry::Value { offset_ms, .. } => {
+                Some(format!("the watermark to pass the time of {side} rows by {} ms", -offset_ms))
+            }
+        });
         let waits: Vec<_> = waits.collect();
         match waits.is_empty() {
             true => "nothing; no buffered row is ever forgotten".to_owned(),
             false => waits.join(", and "),
         }
+    }
+
+    /// The buffered rows of both sides, and whether they have matched.
+    fn show(&self, _name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        for (side, buffer) in SIDES.into_iter().zip(&self.buffers) {
+            buffer.show(state, &mut |rows| each(side, rows))?;
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,9 @@ use pelton_state::ordered_i64;
 /// Stands for "no time": after all times, so that no watermark reaches it.
 pub(crate) const NO_TIME: i64 = i64::MAX;
 
+/// No key of a table begins like that: NULL times and key groups are less.
+pub(crate) const AFTER_ALL: [u8; 9] = [0xff; 9];
+
 /// How many entries are looked at in one go.
 const SCAN_ENTRIES: usize = 8192;
 

@@ -3,11 +3,12 @@
 //! Driven by the dataflow. In append mode the table `count` holds how many rows have gone on; as in Spark the count
 //! stays when the query comes back with another limit.
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
-use arrow::array::RecordBatch;
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp, StateShard};
 use pelton_plan::stateful::{self as plan, StatefulNode};
+use std::sync::Arc;
 
 const KEY: &[u8] = b"rows";
 
@@ -106,5 +107,15 @@ impl Operator for Limit {
             true => format!("nothing; gives the first {} rows of the whole query", self.count),
             false => format!("nothing; gives the first {} rows of each result", self.count),
         }
+    }
+
+    /// How many rows have gone on.
+    fn show(&self, _name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        if state.len(&self.table) == 0 {
+            return Ok(());
+        }
+        let given = i64::try_from(self.given_so_far(state)?).unwrap_or(i64::MAX);
+        let rows: ArrayRef = Arc::new(Int64Array::from(vec![given]));
+        each("", RecordBatch::try_from_iter([("rows", rows)])?)
     }
 }

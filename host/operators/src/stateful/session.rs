@@ -14,8 +14,9 @@ mod value;
 use super::aggregate::calls::Calls;
 use super::aggregate::keys::{shaped, window_array};
 use super::event_time::micros;
+use super::layout::{AFTER_ALL, for_entries};
 use super::time_index::TimeIndex;
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
@@ -159,6 +160,13 @@ impl Operator for SessionWindows {
             true => "the watermark to pass the end of a session".to_owned(),
             false => "nothing; keeps its sessions for ever".to_owned(),
         }
+    }
+
+    /// A session as it would be given now.
+    fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        for_entries(state, &sessions_table(name), &[], &AFTER_ALL, |_, entries| {
+            each("", self.given_entries(&entries)?)
+        })
     }
 }
 

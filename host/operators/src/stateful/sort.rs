@@ -3,7 +3,7 @@
 //! Driven by the dataflow; keeps no state. The order of equal rows is that of the input. As in Spark every NaN is alike
 //! and the greatest number, and -0.0 equals 0.0.
 
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, unpacked};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
 use crate::scoped::scoped;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, make_array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
@@ -109,5 +109,9 @@ impl Operator for Sort {
 
     fn waits_for(&self) -> String {
         "nothing; sorts the result of each micro-batch".to_owned()
+    }
+
+    fn show(&self, _name: &str, _state: &mut dyn StateShard, _each: &mut Shown<'_>) -> Result<()> {
+        Ok(())
     }
 }

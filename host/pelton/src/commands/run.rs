@@ -4,7 +4,7 @@ use crate::assembly::{self, Assembly, RunOptions};
 use crate::cli::{Reporting, RunArgs};
 use crate::report;
 use pelton_core::{Error, Result};
-use pelton_engine::{Progress, Query, RunControl, RunSummary};
+use pelton_engine::{Progress, Query, ResetState, RunControl, RunSummary};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// others. The first failed query of the command line decides the exit code.
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let files = assembly::read(&arguments.pipeline)?;
-    let assembly = Assembly::new(&arguments.pipeline, &files)?;
+    let assembly = Assembly::new(&arguments.pipeline, &files)?.with_reset(reset(arguments));
     let options = RunOptions {
         trigger: arguments.trigger,
         batch: arguments.batch,
@@ -39,6 +39,14 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
         failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
     })
+}
+
+fn reset(arguments: &RunArgs) -> ResetState {
+    match (arguments.new_lineage, arguments.reset_state.is_empty()) {
+        (true, _) => ResetState::Everything,
+        (false, true) => ResetState::Nothing,
+        (false, false) => ResetState::Operators(arguments.reset_state.iter().cloned().collect()),
+    }
 }
 
 async fn run_query(

@@ -76,6 +76,10 @@ pub struct PipelineFile {
     /// The directory that remembers how far the query has come: a path or an `object_store` URL.
     #[serde(default)]
     pub checkpoint: Option<Spanned<String>>,
+    /// How many micro-batches the checkpoint remembers, with their state: at least 2. Spark's
+    /// `spark.sql.streaming.minBatchesToRetain`.
+    #[serde(default = "min_batches_to_retain")]
+    pub min_batches_to_retain: Spanned<u64>,
     /// Where malformed and refused rows are written, as JSON lines. Unless said: `dead-letters` in the checkpoint.
     #[serde(default)]
     pub dead_letters: Option<Spanned<String>>,
@@ -86,6 +90,10 @@ pub struct PipelineFile {
     #[serde(skip)]
     #[schemars(skip)]
     text: Arc<SourceText>,
+}
+
+fn min_batches_to_retain() -> Spanned<u64> {
+    Spanned::unplaced(100)
 }
 
 fn yes() -> bool {

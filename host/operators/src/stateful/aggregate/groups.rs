@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::partial::{Partial, binary};
 use super::window::Windows;
 use crate::stateful::ShardOutput;
-use crate::stateful::layout::{Arena, for_entries, sorted_order, through_time};
+use crate::stateful::layout::{AFTER_ALL, Arena, for_entries, sorted_order, through_time};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
@@ -150,14 +150,12 @@ impl Shard<'_> {
     }
 }
 
-/// No key of a table begins like that: NULL times and key groups are less.
-const AFTER_ALL: [u8; 9] = [0xff; 9];
-
 fn given(keys: &Keys, calls: &Calls, of: &[&[u8]], states: &[ArrayRef]) -> Result<RecordBatch> {
     keys.result(of, calls.results(states, of.len())?)
 }
 
-fn given_entries(keys: &Keys, calls: &Calls, entries: &[(Bytes, Bytes)]) -> Result<RecordBatch> {
+/// The groups of entries as they would be given now.
+pub(super) fn given_entries(keys: &Keys, calls: &Calls, entries: &[(Bytes, Bytes)]) -> Result<RecordBatch> {
     let states = calls.decode(entries.iter().map(|(_, value)| value.as_ref()))?;
     let of: Vec<&[u8]> = entries.iter().map(|(key, _)| key.as_ref()).collect();
     given(keys, calls, &of, &states)

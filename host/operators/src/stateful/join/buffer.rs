@@ -14,16 +14,18 @@ use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
 use crate::stateful::layout::{
-    Arena, NO_TIME, for_entries, prefix_end, sorted_order, sorted_puts, sorted_removals, through_time,
+    AFTER_ALL, Arena, NO_TIME, for_entries, prefix_end, sorted_order, sorted_puts, sorted_removals,
+    through_time,
 };
 use crate::stateful::time_index::TimeIndex;
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use pelton_core::{Error, KEY_GROUPS, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
 use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The buffer of a side.
 pub(super) struct Buffer {
@@ -242,6 +244,25 @@ impl Buffer {
             return Err(self.damaged());
         }
         self.decode((0..stored.len()).map(|row| stored.row(row)))
+    }
+
+    /// All rows with whether they have matched.
+    pub(super) fn show(
+        &self,
+        state: &mut dyn StateShard,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        for_entries(state, &self.table, &[], &AFTER_ALL, |_, entries| {
+            let (keys, values) = entries.into_iter().unzip();
+            let stored = Stored { keys, values };
+            let rows = self.decode_stored(&stored)?;
+            let matched: BooleanArray = (0..stored.len()).map(|row| Some(stored.has_matched(row))).collect();
+            let mut fields = rows.schema().fields().to_vec();
+            fields.push(Arc::new(Field::new("matched", DataType::Boolean, false)));
+            let mut columns = rows.columns().to_vec();
+            columns.push(Arc::new(matched));
+            each(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+        })
     }
 
     fn at(&self) -> String {

@@ -5,7 +5,7 @@ use super::partial::Partial;
 use super::value::{Stored, read, write};
 use crate::stateful::aggregate::calls::pick;
 use crate::stateful::aggregate::groups::common_keys;
-use crate::stateful::layout::{Arena, for_entries, prefix_end};
+use crate::stateful::layout::{AFTER_ALL, Arena, for_entries, prefix_end};
 use crate::stateful::time_index::TimeIndex;
 use crate::stateful::{NodeScope, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -170,16 +170,19 @@ impl Shard<'_> {
     /// Gives all sessions.
     pub(super) fn give_all(&mut self) -> Result<()> {
         let Self { operator, sessions, state, output, .. } = self;
-        // Key groups are less.
-        for_entries(&mut **state, sessions, &[], &[u8::MAX], |_, entries| {
-            let all = entries.iter().map(read).collect::<Result<Vec<_>>>()?;
-            output.rows.push(operator.given(&all)?);
+        for_entries(&mut **state, sessions, &[], &AFTER_ALL, |_, entries| {
+            output.rows.push(operator.given_entries(&entries)?);
             Ok(())
         })
     }
 }
 
 impl SessionWindows {
+    /// The sessions of entries as they would be given now.
+    pub(super) fn given_entries(&self, entries: &[(Bytes, Bytes)]) -> Result<RecordBatch> {
+        self.given(&entries.iter().map(read).collect::<Result<Vec<_>>>()?)
+    }
+
     fn given(&self, sessions: &[Stored<'_>]) -> Result<RecordBatch> {
         let keys: Vec<&[u8]> = sessions.iter().map(|session| session.key).collect();
         let (starts, ends): (Vec<i64>, Vec<i64>) =

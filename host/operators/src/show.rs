@@ -1,0 +1,45 @@
+//! The state of an operator as rows for a person. Called by `pelton state show`; changes nothing.
+
+use crate::stateful::operator;
+use arrow::array::RecordBatch;
+use pelton_core::suggest::did_you_mean;
+use pelton_core::{Error, Result, StateLayout, StateStore};
+use pelton_plan::PhysicalPlan;
+
+/// Gives the state of the plan's operator of this name to `each`, some rows at a time, in the order of its keys within a
+/// shard, shard by shard. The first argument of `each` is the part of the operator that the rows belong to: `left` and
+/// `right` of a join; empty for operators of one part.
+///
+/// The state must have been written by this plan: see [`state_layouts`].
+pub fn show_state(
+    plan: &PhysicalPlan,
+    name: &str,
+    state: &mut dyn StateStore,
+    each: &mut dyn FnMut(&str, RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let Some(node) = plan.nodes.iter().find(|node| node.name == name) else {
+        let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+        let known = match names.is_empty() {
+            true => "the query keeps no state".to_owned(),
+            false => format!("its operators: {}", names.join(", ")),
+        };
+        let near = did_you_mean(name, names.iter().copied());
+        return Err(Error::invalid(format!("the query has no stateful operator '{name}'{near}")).hint(known));
+    };
+    let operator = operator(node)?;
+    for shard in state.shards() {
+        operator.show(name, shard, each).map_err(|e| e.context(format!("operator '{name}'")))?;
+    }
+    Ok(())
+}
+
+/// What the state of each of the plan's operators consists of, in the plan's order; those that keep none are left out.
+pub fn state_layouts(plan: &PhysicalPlan) -> Result<Vec<StateLayout>> {
+    let mut layouts = Vec::new();
+    for node in &plan.nodes {
+        if let Some(layout) = &node.layout {
+            layouts.push(StateLayout { form: operator(node)?.state_form(), ..layout.clone() });
+        }
+    }
+    Ok(layouts)
+}

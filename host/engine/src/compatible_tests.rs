@@ -22,6 +22,7 @@ fn sums() -> StateLayout {
         words: DEFINITION_WORDS,
         definition: vec![StateFact::new("key 1", "s.k"), StateFact::new("aggregate 1", "sum(s.v)")],
         settings: vec![StateFact::new("the join", "inner")],
+        set_aside: false,
     }
 }
 

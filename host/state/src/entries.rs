@@ -26,7 +26,6 @@ pub(crate) struct Entries {
     /// The lowest keys of the runs; that of the first is empty.
     lowest: Vec<Owned>,
     runs: Vec<Run>,
-    len: usize,
     /// What the blocks take.
     memory: usize,
 }
@@ -49,8 +48,6 @@ struct Place {
 /// What is to become of an entry.
 #[derive(Debug)]
 pub(crate) enum Set<'v> {
-    /// It stays as it is, or is not there.
-    Leave,
     /// Its value and flags.
     Put(&'v [u8], u8),
     /// It goes.
@@ -58,11 +55,6 @@ pub(crate) enum Set<'v> {
 }
 
 impl Entries {
-    /// How many, with those that are marked as removed.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// The bytes of memory that they take, unused room and all.
     pub(crate) fn memory(&self) -> usize {
         self.memory
@@ -83,16 +75,10 @@ impl Entries {
         let what = decide(found.ok().map(|at| block.entry(at)));
         let before = block.memory();
         match (what, found) {
-            (Set::Leave, _) | (Set::Remove, Err(_)) => return,
+            (Set::Remove, Err(_)) => return,
             (Set::Put(value, flags), Ok(at)) => block.replace(at, key, value, flags),
-            (Set::Put(value, flags), Err(at)) => {
-                block.insert(at, key, value, flags);
-                self.len += 1;
-            }
-            (Set::Remove, Ok(at)) => {
-                block.remove(at);
-                self.len -= 1;
-            }
+            (Set::Put(value, flags), Err(at)) => block.insert(at, key, value, flags),
+            (Set::Remove, Ok(at)) => block.remove(at),
         }
         self.memory = self.memory + block.memory() - before;
         let (entries, is_full) = (block.len(), block.is_full());

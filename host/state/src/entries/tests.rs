@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u8)>;
 
 fn check(entries: &Entries, model: &Model) {
-    assert_eq!(entries.len(), model.len());
     let all = entries.from(Bound::Unbounded).map(|e| (e.key.to_vec(), (e.value.to_vec(), e.flags)));
     assert!(all.eq(model.clone()));
     let blocks = entries.runs.iter().flat_map(|run| &run.blocks);

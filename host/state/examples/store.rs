@@ -125,7 +125,11 @@ fn run(
     }
     let value = Bytes::from(vec![batch as u8; workload.value]);
     let written = timed(|| put(store.shards(), &shards, &value))?;
-    if is_update { times.update += written } else { times.put += written }
+    if is_update {
+        times.update += written
+    } else {
+        times.put += written
+    }
     let start = Instant::now();
     let commit = futures::executor::block_on(store.commit(BatchId(batch)))?;
     times.commit += start.elapsed();

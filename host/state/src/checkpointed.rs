@@ -190,7 +190,8 @@ impl CheckpointedStateStore {
                     _ => None,
                 };
                 let mut group = section.group(shard, name);
-                let stopped_at = unchanged(table, start, changes, &mut left, |key, value| group.set(key, value))?;
+                let stopped_at =
+                    unchanged(table, start, changes, &mut left, |key, value| group.set(key, value))?;
                 group.finish();
                 if let Some(key) = stopped_at {
                     return Ok((section, Some(Position { shard, table: (*name).to_owned(), key })));

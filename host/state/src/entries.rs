@@ -28,6 +28,8 @@ pub(crate) struct Entries {
     runs: Vec<Run>,
     /// What the blocks take.
     memory: usize,
+    /// Where the last key was set: the next is often near.
+    last: Place,
 }
 
 /// Blocks in order.
@@ -38,9 +40,9 @@ struct Run {
     blocks: Vec<Block>,
 }
 
-/// Where a block is.
-#[derive(Debug, Clone, Copy)]
-struct Place {
+/// Where a block is; keys that are looked for in their order are found faster from the last one's.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
     run: usize,
     block: usize,
 }
@@ -62,14 +64,20 @@ impl Entries {
 
     /// An entry.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Entry<'_>> {
-        let place = self.place(key)?;
+        self.get_near(&mut Place::default(), key)
+    }
+
+    /// The same, beginning at a place and leaving its own there.
+    pub(crate) fn get_near(&self, place: &mut Place, key: &[u8]) -> Option<Entry<'_>> {
+        *place = self.place_near(*place, key)?;
         let block = &self.runs[place.run].blocks[place.block];
         block.find(key).ok().map(|at| block.entry(at))
     }
 
     /// Asks what is to become of a key, given its entry, and does it.
     pub(crate) fn set<'v>(&mut self, key: &[u8], decide: impl FnOnce(Option<Entry<'_>>) -> Set<'v>) {
-        let place = self.place(key).unwrap_or_else(|| self.first_block());
+        let place = self.place_near(self.last, key).unwrap_or_else(|| self.first_block());
+        self.last = place;
         let block = &mut self.runs[place.run].blocks[place.block];
         let found = block.find(key);
         let what = decide(found.ok().map(|at| block.entry(at)));
@@ -126,6 +134,25 @@ impl Entries {
         Some(Place { run, block })
     }
 
+    /// The same; looks first at a place and the one behind it.
+    fn place_near(&self, near: Place, key: &[u8]) -> Option<Place> {
+        let Some(run) = self.runs.get(near.run) else { return self.place(key) };
+        let wanted = Blob::borrowed(key);
+        let lowest = |block: usize| -> Option<&Blob<'_>> { run.lowest.get(block) };
+        // The last of a run may end anywhere.
+        let Some(above) = lowest(near.block + 1) else { return self.place(key) };
+        if *above > wanted {
+            return match lowest(near.block).is_some_and(|lowest| *lowest <= wanted) {
+                true => Some(near),
+                false => self.place(key),
+            };
+        }
+        match lowest(near.block + 2).is_some_and(|above| *above > wanted) {
+            true => Some(Place { block: near.block + 1, ..near }),
+            false => self.place(key),
+        }
+    }
+
     fn first_block(&mut self) -> Place {
         self.add_block(Place { run: 0, block: 0 }, Blob::from(&[][..]), Block::default());
         Place { run: 0, block: 0 }
@@ -178,7 +205,8 @@ impl Entries {
         let mut doomed = place;
         if !run.blocks[place.block].is_empty() {
             doomed.block += 1;
-            let Some([left, right]) = run.blocks.get_mut(place.block..=doomed.block).and_then(|two| two.as_mut_array())
+            let Some([left, right]) =
+                run.blocks.get_mut(place.block..=doomed.block).and_then(|two| two.as_mut_array())
             else {
                 return;
             };

@@ -51,7 +51,8 @@ impl Spill {
     pub(crate) fn open(options: &StateOptions, query: &str) -> Result<Self> {
         let directory = Directory::make(&options.directory, query)?;
         let options = rocksdb_options(options.memory_bytes_max);
-        let families = (0..SHARDS).map(|shard| ColumnFamilyDescriptor::new(shard.to_string(), options.clone()));
+        let families =
+            (0..SHARDS).map(|shard| ColumnFamilyDescriptor::new(shard.to_string(), options.clone()));
         let db = DB::open_cf_descriptors(&options, directory.path().join("rocksdb"), families)
             .map_err(|e| failed(&directory, &e))?;
         Ok(Self { db, options, files: AtomicU64::new(0), directory })

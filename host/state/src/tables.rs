@@ -59,7 +59,10 @@ impl Default for Tables {
 impl Tables {
     /// Tables that take no more memory than is allowed. `query` tells queries apart on the local disk.
     pub(crate) fn within(options: StateOptions, query: String) -> Self {
-        Self { limit: Some(Limit { options, query, spill: None, next: 0, numbers: BTreeMap::new() }), ..Self::default() }
+        Self {
+            limit: Some(Limit { options, query, spill: None, next: 0, numbers: BTreeMap::new() }),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn shards(&mut self) -> Vec<&mut dyn StateShard> {

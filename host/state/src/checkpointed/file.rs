@@ -160,7 +160,8 @@ fn read_header(bytes: &[u8], link: Link) -> Result<(u32, Header, &[u8]), Damage>
     }
     let version = u32::from_le_bytes(*version);
     if !(FORMAT_MIN..=FORMAT).contains(&version) {
-        let what = format!("is of format {version}, this version of Pelton reads formats {FORMAT_MIN} to {FORMAT}");
+        let what =
+            format!("is of format {version}, this version of Pelton reads formats {FORMAT_MIN} to {FORMAT}");
         return Err(what.as_str().into());
     }
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;

@@ -42,7 +42,12 @@ impl Prefetch {
             let files = Arc::clone(&source);
             Box::pin(async move { (batch, files.read(&file::path(batch)).await) })
         });
-        Self { files: Arc::clone(files), stream: iter(reads).buffered(at_once).boxed(), ahead: None, descending }
+        Self {
+            files: Arc::clone(files),
+            stream: iter(reads).buffered(at_once).boxed(),
+            ahead: None,
+            descending,
+        }
     }
 
     /// The content of a file; none if there is no such file.

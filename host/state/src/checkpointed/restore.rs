@@ -66,7 +66,8 @@ async fn check(
     let mut sweep_is_whole = true;
     while let Some(link) = next {
         let content = found(&*store.files, last, link, prefetch.read(link.batch).await?)?;
-        let file = file::read(&content, link).map_err(|damage| damaged(&*store.files, last, link, &damage))?;
+        let file =
+            file::read(&content, link).map_err(|damage| damaged(&*store.files, last, link, &damage))?;
         let header = &file.header;
         if link == last {
             store.sweep = Sweep::after(header);
@@ -120,7 +121,8 @@ fn apply(store: &mut CheckpointedStateStore, last: Link, files: &[(Link, Bytes)]
     let unreadable = |link, what: &str| damaged(&*store.files, last, link, &what.into());
     let mut bytes = 0;
     for (link, content) in files {
-        let file = file::read(content, *link).map_err(|damage| damaged(&*store.files, last, *link, &damage))?;
+        let file =
+            file::read(content, *link).map_err(|damage| damaged(&*store.files, last, *link, &damage))?;
         for section in [Some(file.changes), file.sweep].into_iter().flatten() {
             let groups = groups(section, file.version).ok_or_else(|| unreadable(*link, UNREADABLE))?;
             for ((_, all), groups) in by_shard.iter_mut().zip(groups) {

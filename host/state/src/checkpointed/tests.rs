@@ -120,7 +120,9 @@ fn check_reads(store: &mut CheckpointedStateStore, model: &Model, limit: usize) 
             assert!(found.into_iter().map(|value| value.map(Vec::from)).eq(all.iter().map(wanted)));
             let range = all[3..9].iter().filter_map(|key| Some((key.clone(), wanted(key)?)));
             let found = shard.scan(table, keys[3]..keys[9], limit).unwrap();
-            assert!(found.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).eq(range.take(limit)));
+            assert!(
+                found.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).eq(range.take(limit))
+            );
         }
     }
 }
@@ -308,11 +310,21 @@ fn state_of_earlier_micro_batches_is_read_while_the_query_goes_on() {
             assert_eq!(reader.tables().values().sum::<u64>(), model.len() as u64);
             let of = |name: &str| model.iter().filter(|((_, table, _), _)| table == name).collect::<Vec<_>>();
             let mut all = Vec::new();
-            reader.for_each("small", |key, value| { all.push((key.to_vec(), value.to_vec())); true }).unwrap();
+            reader
+                .for_each("small", |key, value| {
+                    all.push((key.to_vec(), value.to_vec()));
+                    true
+                })
+                .unwrap();
             let small = of("small");
-            assert!(all.iter().map(|(key, value)| (key, value)).eq(small.iter().map(|((_, _, key), value)| (key, *value))));
+            assert!(
+                all.iter()
+                    .map(|(key, value)| (key, value))
+                    .eq(small.iter().map(|((_, _, key), value)| (key, *value)))
+            );
             let found = reader.scan("large", &[7]..&[100], 20).unwrap();
-            let mut wanted: Vec<_> = of("large").into_iter().map(|((_, _, key), value)| (key.clone(), value.clone())).collect();
+            let mut wanted: Vec<_> =
+                of("large").into_iter().map(|((_, _, key), value)| (key.clone(), value.clone())).collect();
             wanted.sort();
             wanted.retain(|(key, _)| key[0] >= 7 && key[0] < 100);
             wanted.truncate(20);

@@ -11,6 +11,8 @@ use crate::varint;
 const ENTRIES_MAX: usize = 128;
 /// More bytes are divided, unless they are of one entry.
 const BYTES_MAX: usize = 16 << 10;
+/// More bytes that keys have in common are not made use of.
+const COMMON_MAX: usize = 27;
 /// What a block takes beside its two pieces of memory: itself, its lowest key, and what an allocator adds.
 const OVERHEAD: usize = size_of::<Block>() + 48 + 32;
 
@@ -45,10 +47,12 @@ struct Slot {
 pub(super) struct Block {
     index: Vec<Slot>,
     data: Vec<u8>,
-    /// How many bytes all keys have in common at least.
-    common: u32,
     /// Bytes of `data` that belong to nothing any more.
     garbage: u32,
+    /// How many bytes all keys have in common, or more of them.
+    common: u8,
+    /// What they have in common: one look less at the data for each search.
+    prefix: [u8; COMMON_MAX],
 }
 
 /// An entry as it is in memory.
@@ -121,10 +125,8 @@ impl Block {
 
     /// Where a key is, or where it belongs.
     pub(super) fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        let Some(first) = self.index.first() else { return Err(0) };
-        let common = self.common as usize;
-        let prefix = &first.key(&self.data)[..common];
-        match key[..common.min(key.len())].cmp(prefix) {
+        let common = usize::from(self.common);
+        match key[..common.min(key.len())].cmp(&self.prefix[..common]) {
             std::cmp::Ordering::Less => return Err(0),
             std::cmp::Ordering::Greater => return Err(self.len()),
             std::cmp::Ordering::Equal => {}
@@ -137,12 +139,12 @@ impl Block {
     }
 
     pub(super) fn insert(&mut self, at: usize, key: &[u8], value: &[u8], flags: u8) {
-        let common = match self.index.first() {
-            Some(first) => common_prefix(&first.key(&self.data)[..self.common as usize], key),
-            None => key.len(),
+        let common = match self.is_empty() {
+            true => key.len().min(COMMON_MAX),
+            false => common_prefix(&self.prefix[..usize::from(self.common)], key),
         };
-        if common != self.common as usize {
-            self.set_common(common);
+        if self.is_empty() || common != usize::from(self.common) {
+            self.set_common(&key[..common]);
         }
         let mut slot = Slot { head: head(key, common), at: 0, length_and_flags: key.len() as u32 };
         slot.at = self.append_bytes(key, value);
@@ -205,19 +207,20 @@ impl Block {
             part.data.extend_from_slice(&self.data[slot.at as usize..slot.value(&self.data).1]);
             part.index.push(Slot { at, ..*slot });
         }
-        if let [first, .., last] = part.index.as_slice() {
-            let common = common_prefix(first.key(&part.data), last.key(&part.data));
-            part.set_common(common);
-        } else if let [only] = part.index.as_slice() {
-            part.set_common(only.key_len());
+        if let (Some(first), Some(last)) = (part.index.first(), part.index.last()) {
+            let (first, last) = (first.key(&part.data), last.key(&part.data));
+            let common = common_prefix(first, last).min(COMMON_MAX);
+            let prefix = first[..common].to_vec();
+            part.set_common(&prefix);
         }
         part
     }
 
-    fn set_common(&mut self, common: usize) {
-        self.common = common as u32;
+    fn set_common(&mut self, prefix: &[u8]) {
+        self.common = prefix.len() as u8;
+        self.prefix[..prefix.len()].copy_from_slice(prefix);
         let data = &self.data;
-        self.index.iter_mut().for_each(|slot| slot.head = head(slot.key(data), common));
+        self.index.iter_mut().for_each(|slot| slot.head = head(slot.key(data), prefix.len()));
     }
 
     fn append_bytes(&mut self, key: &[u8], value: &[u8]) -> u32 {

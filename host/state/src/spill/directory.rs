@@ -114,9 +114,9 @@ mod tests {
         let other = Directory::make(&parent, "another").unwrap();
         assert_eq!(names().len(), 3);
         // What a dead process left.
-        let left = parent.join(second.path().file_name().unwrap()).with_file_name(
-            second.path().file_name().unwrap().to_str().unwrap().replace("-1", "-2"),
-        );
+        let left = parent
+            .join(second.path().file_name().unwrap())
+            .with_file_name(second.path().file_name().unwrap().to_str().unwrap().replace("-1", "-2"));
         fs::create_dir_all(left.join("rocksdb")).unwrap();
         drop(first);
         let third = Directory::make(&parent, "query").unwrap();

@@ -53,7 +53,9 @@ impl Tables {
     /// Makes room if the entries take more memory than they may. Changes must have been kept.
     pub(crate) fn make_room(&mut self) -> Result<()> {
         let mut memory = self.memory();
-        let Some(limit) = self.limit.as_mut().filter(|limit| memory > limit.memory_max()) else { return Ok(()) };
+        let Some(limit) = self.limit.as_mut().filter(|limit| memory > limit.memory_max()) else {
+            return Ok(());
+        };
         let spill = limit.open()?;
         let (target, mut next) = (limit.memory_max(), limit.next);
         let numbers = limit.numbers(&self.shards).clone();
@@ -63,7 +65,8 @@ impl Tables {
             let count = ((memory - target) * SHARDS as u64 / memory.max(1)).clamp(1, SHARDS as u64) as usize;
             let turn: Vec<usize> = (0..count).map(|n| (next + n) % SHARDS).collect();
             let shards = self.shards.iter_mut().enumerate().filter(|(number, _)| turn.contains(number));
-            let written = in_order(shards.collect(), count, |(number, shard)| write(&spill, &numbers, number, shard));
+            let written =
+                in_order(shards.collect(), count, |(number, shard)| write(&spill, &numbers, number, shard));
             written.into_iter().collect::<Result<()>>()?;
             next = (next + count) % SHARDS;
             done += count;

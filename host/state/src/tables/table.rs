@@ -3,7 +3,7 @@
 use super::Copies;
 use crate::blob::{Blob, Owned};
 use crate::changes::{Changes, Undo};
-use crate::entries::{Entries, KEY_BYTES_MAX, Set, flags};
+use crate::entries::{Entries, KEY_BYTES_MAX, Place, Set, flags};
 use crate::spill::{Stored, Writer};
 use bytes::Bytes;
 use pelton_core::{Error, Result, StateOp};
@@ -78,11 +78,13 @@ impl Table {
 
     /// The values of many keys, in the order asked.
     pub(crate) fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
-        let found: Vec<_> = keys.iter().map(|key| self.entries.get(key)).collect();
+        let mut place = Place::default();
+        let found: Vec<_> = keys.iter().map(|key| self.entries.get_near(&mut place, key)).collect();
         let mut values = Copies::default();
         found.iter().flatten().filter_map(|entry| entry.live()).for_each(|value| values.add(value));
         let mut values = values.finish();
-        let in_memory = found.iter().map(|entry| entry.and_then(|entry| entry.live()).and_then(|_| values.next()));
+        let in_memory =
+            found.iter().map(|entry| entry.and_then(|entry| entry.live()).and_then(|_| values.next()));
         let mut all: Vec<_> = in_memory.collect();
         if self.stored.is_some() {
             let missing = keys.iter().zip(&found).filter(|(_, entry)| entry.is_none()).map(|(key, _)| *key);
@@ -202,8 +204,10 @@ impl Table {
         if let Some((key, value)) =
             longest.into_iter().find(|(key, value)| *key > KEY_BYTES_MAX || *value > VALUE_BYTES_MAX)
         {
-            return Err(Error::data(format!("an entry of state has a key of {key} bytes and a value of {value}"))
-                .hint("a key may have 256 MiB and a value 1 GiB: keep less under one key"));
+            return Err(Error::data(format!(
+                "an entry of state has a key of {key} bytes and a value of {value}"
+            ))
+            .hint("a key may have 256 MiB and a value 1 GiB: keep less under one key"));
         }
         if self.stored.is_none() {
             return Ok(());

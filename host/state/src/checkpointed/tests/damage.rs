@@ -90,14 +90,20 @@ fn every_file_may_lose_its_sweep_and_none_its_changes_in_silence() {
                     Ok(store) => assert_eq!(contents(&store), query.model, "{}", info.path),
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::Data);
-                        assert!(error.message().contains(&info.path) && error.hint_text().is_some(), "{error}");
+                        assert!(
+                            error.message().contains(&info.path) && error.hint_text().is_some(),
+                            "{error}"
+                        );
                         continue;
                     }
                 }
                 restored += 1;
             }
         }
-        assert!(restored > 0, "the files of the sweep that is kept for damage alone are not needed otherwise");
+        assert!(
+            restored > 0,
+            "the files of the sweep that is kept for damage alone are not needed otherwise"
+        );
     });
 }
 
@@ -127,7 +133,10 @@ fn an_error_says_what_is_lost_and_how_to_go_on() {
         let what = "deltas/2 is of format 4, this version of Pelton reads formats 2 to 3. It says";
         assert!(error.message().contains(what), "{error}");
         let error = open_with(&query, &file, None).await.unwrap_err();
-        assert!(error.message().contains("deltas/2 is missing. It says what micro-batch 2 changed in tables"), "{error}");
+        assert!(
+            error.message().contains("deltas/2 is missing. It says what micro-batch 2 changed in tables"),
+            "{error}"
+        );
         query.commit = Some(StateCommit(serde_json::json!({"format": 7})));
         let error = query.open().await.unwrap_err();
         assert_eq!(

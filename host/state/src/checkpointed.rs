@@ -2,38 +2,51 @@
 //!
 //! # How it is kept
 //! A micro-batch that changed state writes one file, `deltas/N`: each key that it changed with its value now, or the
-//! range of keys that it removed, and in addition a piece of the *sweep*: the entries of a range of keys as they are, changed or not. The sweep goes round
-//! through all keys, shard by shard and table by table, a piece with every file; as much as the micro-batch changed,
-//! and at least what takes it round in [`SWEEP_FILES_MAX`] files. So the state of a commit is what comes out of
-//! replaying the files since the beginning of the last complete sweep, and nothing before them is needed. There are
-//! no snapshots that would have to be written in one go, no file but one a micro-batch, and what that costs follows
-//! what it changed. All files that are needed hold at most about four times the bytes of the state, and are at most
-//! twice [`SWEEP_FILES_MAX`].
+//! range of keys that it removed, and in addition a piece of the *sweep*: the entries of a range of keys as they are,
+//! changed or not. The sweep goes round through all keys, shard by shard and table by table, a piece with every file;
+//! as much as the micro-batch changed, and at least what takes it round in [`SWEEP_FILES_MAX`] files. So the state of
+//! a commit is what comes out of replaying the files since the beginning of the last complete sweep. There are no
+//! snapshots that would have to be written in one go, no file but one a micro-batch, and what that costs follows what
+//! it changed. The complete sweep before the last one is kept, too, for the case of damage: all files that are kept
+//! hold at most about six times the bytes of the state, and are at most three times [`SWEEP_FILES_MAX`].
 //!
 //! Each file names the one before it, with a checksum, and the commit names the last: a file that no such chain
 //! leads to counts for nothing, whatever its name. A rerun of a micro-batch replaces its file by the same bytes.
 //!
-//! A damaged piece of a sweep loses nothing as long as the files of the sweep before are there; damaged changes, or a
-//! file that is missing, are an error.
+//! A damaged piece of a sweep loses nothing: the sweep before it takes its place. Damaged changes, or a file that is
+//! missing, are an error that says which tables and micro-batches it is about.
+//!
+//! # How it is worked with
+//! All entries are in memory as long as [`StateOptions::memory_bytes_max`] suffices; beyond that a part of them is on
+//! local disk. Neither the files nor their number show which.
 //!
 //! Called by the engine through the port. Never reads the state as a whole but on opening; never deletes what a
 //! retained commit needs.
 
 mod file;
+mod prefetch;
+mod reader;
 mod restore;
+mod retain;
+mod section;
 #[cfg(test)]
 mod tests;
 
+use crate::StateOptions;
 use crate::changes::Changes;
 use crate::memory::check_order;
 use crate::tables::{CHANGES_PER_THREAD_MIN, Shard, Table, Tables};
 use crate::threads::in_order;
 use async_trait::async_trait;
 use bytes::Bytes;
-use file::{Header, Link, Pair, Position, Section};
+use file::{Header, Link, Position};
 use pelton_core::{BatchId, Error, FileManager, Result, StateCommit, StateShard, StateStore};
+pub use reader::StateReader;
+use retain::Needs;
+use section::Section;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A sweep is complete after at most about as many files.
@@ -49,10 +62,7 @@ pub struct CheckpointedStateStore {
     committed: Option<BatchId>,
     last: Option<Link>,
     sweep: Sweep,
-    /// For each file that may be needed, by its number, where a replay up to it begins.
-    bases: BTreeMap<BatchId, Option<BatchId>>,
-    /// The files that are there, once it is known.
-    stored: Option<BTreeSet<BatchId>>,
+    needs: Needs,
 }
 
 /// Where the sweep is.
@@ -62,6 +72,8 @@ struct Sweep {
     began: Option<BatchId>,
     /// The file in which the last complete one before it began; none: replays begin with the first file.
     before: Option<BatchId>,
+    /// The file in which the complete one before that began; none: as above.
+    spare: Option<BatchId>,
     /// The last key that it has passed.
     at: Option<Position>,
 }
@@ -79,18 +91,27 @@ impl CheckpointedStateStore {
     /// Opens the state of a commit; none is the empty state. `files` is a directory for the state of one query alone.
     /// State that is damaged, incomplete or from a newer version is an error of kind `Data`.
     pub async fn open(files: Arc<dyn FileManager>, commit: Option<&StateCommit>) -> Result<Self> {
+        Self::open_with(files, commit, StateOptions::default()).await
+    }
+
+    /// The same within limits of one's own.
+    pub async fn open_with(
+        files: Arc<dyn FileManager>,
+        commit: Option<&StateCommit>,
+        options: StateOptions,
+    ) -> Result<Self> {
         let last = match commit {
             Some(commit) if !commit.0.is_null() => last_file(commit)?,
             _ => None,
         };
+        let query = files.url();
         let mut store = Self {
             files,
-            tables: Tables::default(),
+            tables: Tables::within(options, query),
             committed: last.map(|link| link.batch),
             last,
             sweep: Sweep::default(),
-            bases: BTreeMap::new(),
-            stored: None,
+            needs: Needs::default(),
         };
         if let Some(last) = last {
             restore::restore(&mut store, last).await?;
@@ -108,50 +129,56 @@ impl CheckpointedStateStore {
         self.tables.bytes()
     }
 
+    /// The bytes of memory that the entries take, without those on local disk.
+    pub fn memory_bytes(&self) -> u64 {
+        self.tables.memory()
+    }
+
     fn state_commit(&self) -> Result<StateCommit> {
         let commit = serde_json::to_value(Commit { format: file::FORMAT, last: self.last });
         commit.map(StateCommit).map_err(|e| Error::internal(format!("a state commit cannot be written: {e}")))
     }
 
     /// The file of a micro-batch and the sweep after it; none if nothing has changed.
-    fn file(&self, batch_id: BatchId) -> Result<Option<(Vec<u8>, Link, Sweep)>> {
-        let (changes, section) = self.changes();
+    fn file(&self, batch_id: BatchId) -> Result<Option<(Vec<u8>, Link, Header)>> {
+        let (changes, section) = self.changes()?;
         if section.is_empty() {
             return Ok(None);
         }
         let changed = changes.iter().flatten().map(|(_, _, changes)| changes.bytes()).sum();
         let budget = self.tables.bytes().div_ceil(SWEEP_FILES_MAX).max(changed);
-        let (piece, at) = self.piece(budget.max(SWEEP_BYTES_MIN), &changes);
-        let began = self.sweep.began.unwrap_or(batch_id);
+        let (piece, at) = self.piece(budget.max(SWEEP_BYTES_MIN), &changes)?;
         let header = Header {
             batch: batch_id,
             previous: self.last,
             changes: section.info(),
             sweep: piece.info(),
-            sweep_began: began,
+            sweep_began: self.sweep.began.unwrap_or(batch_id),
             sweep_before: self.sweep.before,
-            sweep_at: at.clone(),
+            sweep_spare: self.sweep.spare,
+            sweep_at: at,
+            tables: names(&changes),
         };
         let (bytes, link) = file::write(&header, &section, &piece)
             .map_err(|e| Error::internal(format!("the header of a state file cannot be written: {e}")))?;
-        let sweep = Sweep::after(&header);
-        Ok(Some((bytes, link, sweep)))
+        Ok(Some((bytes, link, header)))
     }
 
     /// What changed, by shard, and as a section. The number of threads has no influence on it.
-    fn changes(&self) -> (Vec<Vec<Changed<'_>>>, Section) {
+    fn changes(&self) -> Result<(Vec<Vec<Changed<'_>>>, Section)> {
         let shards: Vec<_> = self.tables.shards.iter().enumerate().collect();
         let threads = self.tables.touched() / CHANGES_PER_THREAD_MIN;
         let mut all = Section::default();
-        let changes = in_order(shards, threads, changes_of).into_iter().map(|(changes, section)| {
+        let changes = in_order(shards, threads, changes_of).into_iter().map(|of_shard| {
+            let (changes, section) = of_shard?;
             all.append(section);
-            changes
+            Ok(changes)
         });
-        (changes.collect(), all)
+        Ok((changes.collect::<Result<_>>()?, all))
     }
 
     /// The next piece of the sweep, and the last key in it; none if it is complete with this piece.
-    fn piece(&self, budget: u64, changes: &[Vec<Changed<'_>>]) -> (Section, Option<Position>) {
+    fn piece(&self, budget: u64, changes: &[Vec<Changed<'_>>]) -> Result<(Section, Option<Position>)> {
         let mut section = Section::default();
         let mut left = budget;
         let from = self.sweep.at.as_ref();
@@ -162,15 +189,16 @@ impl CheckpointedStateStore {
                     Some(std::cmp::Ordering::Equal) => from.map(|from| from.key.as_slice()),
                     _ => None,
                 };
-                let (entries, stopped_at) = unchanged(table, start, &changes.set, &mut left);
-                section.push(shard, name, &[], &entries);
+                let mut group = section.group(shard, name);
+                let stopped_at =
+                    unchanged(table, start, changes, &mut left, |key, value| group.set(key, value))?;
+                group.finish();
                 if let Some(key) = stopped_at {
-                    let at = Position { shard, table: (*name).to_owned(), key: key.to_vec() };
-                    return (section, Some(at));
+                    return Ok((section, Some(Position { shard, table: (*name).to_owned(), key })));
                 }
             }
         }
-        (section, None)
+        Ok((section, None))
     }
 }
 
@@ -178,50 +206,65 @@ impl CheckpointedStateStore {
 type Changed<'a> = (&'a str, &'a Table, Changes<'a>);
 
 /// What changed in a shard, by table, and as a section.
-fn changes_of((number, shard): (usize, &Shard)) -> (Vec<Changed<'_>>, Section) {
+fn changes_of((number, shard): (usize, &Shard)) -> Result<(Vec<Changed<'_>>, Section)> {
     let mut section = Section::default();
     let mut of_tables = Vec::with_capacity(shard.tables.len());
     for (name, table) in &shard.tables {
-        let changes = table.changes();
-        section.push(number, name, &changes.cleared, &changes.set);
+        let changes = table.changes()?;
+        section.push(number, name, &changes);
         of_tables.push((name.as_str(), table, changes));
     }
-    (of_tables, section)
+    Ok((of_tables, section))
 }
 
-/// The entries behind a key but for those that were set: as many as are `left`, in bytes; those that were set count,
-/// too. Gives the last key if nothing is left.
-fn unchanged<'a>(
-    table: &'a Table,
-    start: Option<&'a [u8]>,
-    set: &[Pair<'_>],
+/// The names of the tables that changed.
+fn names(changes: &[Vec<Changed<'_>>]) -> Vec<String> {
+    let changed = changes.iter().flatten().filter(|(_, _, changes)| changes.bytes() > 0);
+    let names: BTreeSet<&str> = changed.map(|(name, ..)| *name).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Shows the entries behind a key but for those that were set: as many as are `left`, in bytes; those that were set
+/// count, too. Gives the last key if nothing is left.
+fn unchanged(
+    table: &Table,
+    start: Option<&[u8]>,
+    changes: &Changes<'_>,
     left: &mut u64,
-) -> (Vec<Pair<'a>>, Option<&'a [u8]>) {
-    let mut entries = Vec::new();
-    if start.is_none() && set.len() == table.len() && table.bytes() < *left {
+    mut each: impl FnMut(&[u8], &[u8]),
+) -> Result<Option<Vec<u8>>> {
+    let set = &changes.set;
+    if start.is_none() && set.len() as u64 == table.len() && table.bytes() < *left {
         *left -= table.bytes();
-        return (entries, None);
+        return Ok(None);
     }
     let first = start.map_or(0, |start| set.partition_point(|(key, _)| *key <= start));
     let mut set = set[first..].iter().peekable();
-    for (key, value) in table.after(start) {
+    let mut stopped_at = None;
+    table.walk(start.map_or(Bound::Unbounded, Bound::Excluded), None, |key, value| {
         if set.next_if(|(changed, _)| *changed == key).is_none() {
-            entries.push((key, value));
+            each(key, value);
         }
         *left = left.saturating_sub((key.len() + value.len()) as u64);
         if *left == 0 {
-            return (entries, Some(key));
+            stopped_at = Some(key.to_vec());
         }
-    }
-    (entries, None)
+        stopped_at.is_none()
+    })?;
+    Ok(stopped_at)
 }
 
 impl Sweep {
     /// Where it is after a file.
     fn after(header: &Header) -> Self {
         match &header.sweep_at {
-            None => Self { began: None, before: Some(header.sweep_began), at: None },
-            at => Self { began: Some(header.sweep_began), before: header.sweep_before, at: at.clone() },
+            None => Self { began: None, before: header.base(), spare: header.spare(), at: None },
+            at => Self {
+                began: Some(header.sweep_began),
+                before: header.sweep_before,
+                spare: header.sweep_spare,
+                at: at.clone(),
+            },
         }
     }
 }
@@ -242,21 +285,18 @@ impl StateStore for CheckpointedStateStore {
 
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {
         check_order(self.committed, batch_id)?;
-        if let Some((bytes, link, sweep)) = self.file(batch_id)? {
-            let base = if sweep.began.is_none() { sweep.before } else { self.sweep.before };
+        if let Some((bytes, link, header)) = self.file(batch_id)? {
             self.files
                 .replace(&link.path(), Bytes::from(bytes))
                 .await
                 .map_err(|e| e.context(format!("the state of micro-batch {batch_id}")))?;
             self.last = Some(link);
-            self.sweep = sweep;
-            self.bases.insert(batch_id, base);
-            if let Some(stored) = &mut self.stored {
-                stored.insert(batch_id);
-            }
+            self.sweep = Sweep::after(&header);
+            self.needs.written(&header);
         }
         self.tables.keep();
         self.committed = Some(batch_id);
+        self.tables.make_room()?;
         self.state_commit()
     }
 
@@ -266,33 +306,19 @@ impl StateStore for CheckpointedStateStore {
     }
 
     async fn retain(&mut self, oldest: BatchId) -> Result<()> {
-        // The file that holds the state of `oldest`: the last one up to it.
-        let Some(first) = self.bases.range(..=oldest).next_back().map(|(file, _)| *file) else {
-            return Ok(());
-        };
-        self.bases = self.bases.split_off(&first);
-        // None, the beginning, is the least.
-        let Some(Some(needed)) = self.bases.values().min().copied() else { return Ok(()) };
-        if self.stored.is_none() {
-            self.stored = Some(restore::stored(&*self.files).await?);
-        }
-        let Some(stored) = &mut self.stored else { return Ok(()) };
-        while let Some(file) = stored.first().copied().filter(|file| *file < needed) {
-            self.files.delete(&file::path(file)).await?;
-            stored.remove(&file);
-        }
-        Ok(())
+        self.needs.retain(&*self.files, oldest).await
     }
 }
 
 /// The last file that a commit names.
 fn last_file(commit: &StateCommit) -> Result<Option<Link>> {
     let format = commit.0.get("format").and_then(serde_json::Value::as_u64);
-    if format != Some(u64::from(file::FORMAT)) {
+    if !format.is_some_and(|format| (file::FORMAT_MIN.into()..=file::FORMAT.into()).contains(&format)) {
         let found =
             format.map_or_else(|| "an unknown format".to_owned(), |format| format!("format {format}"));
         return Err(Error::data(format!(
-            "the commit log names state of {found}, this version of Pelton reads format {}",
+            "the commit log names state of {found}, this version of Pelton reads formats {} to {}",
+            file::FORMAT_MIN,
             file::FORMAT
         ))
         .hint("run the version of Pelton that wrote the checkpoint, or start with a new checkpoint"));

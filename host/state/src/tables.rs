@@ -1,16 +1,24 @@
-//! The working copy of the state: ordered maps in memory, with the changes since the last commit.
+//! The working copy of the state: ordered entries in memory, with the changes since the last commit, over those on
+//! disk for which there was no room.
 //!
 //! A change is applied at once and what it replaced is remembered until the commit, so a rollback costs what changed.
-//! Keys and values are held as their own pieces of memory: the buffers of a micro-batch are free after its commit.
-//! Called by the stores; never does I/O.
+//! Keys and values are copied: the buffers of a micro-batch are free after its commit. How many entries there are is
+//! known without looking, because what a change replaced is known.
+//! Called by the stores; never touches the checkpoint.
 
-use crate::blob::{Blob, Owned};
-use crate::changes::{Changes, Entries, Undo};
+mod evict;
+mod table;
+
+use crate::StateOptions;
+use crate::changes::Undo;
+use crate::spill::Spill;
 use crate::threads::in_order;
 use bytes::Bytes;
 use pelton_core::{Result, SHARDS, StateOp, StateShard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
+use std::sync::Arc;
+pub(crate) use table::Table;
 
 /// Fewer changes are not worth a thread.
 pub(crate) const CHANGES_PER_THREAD_MIN: usize = 2048;
@@ -19,6 +27,21 @@ pub(crate) const CHANGES_PER_THREAD_MIN: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) shards: Vec<Shard>,
+    limit: Option<Limit>,
+}
+
+/// How much memory there is.
+#[derive(Debug)]
+struct Limit {
+    options: StateOptions,
+    /// Tells queries apart.
+    query: String,
+    /// Made when it is needed.
+    spill: Option<Arc<Spill>>,
+    /// The shard that is looked at next if there is too little.
+    next: usize,
+    /// How tables are called on disk.
+    numbers: evict::Numbers,
 }
 
 /// The part of all tables that belongs to a shard.
@@ -27,23 +50,21 @@ pub(crate) struct Shard {
     pub(crate) tables: BTreeMap<String, Table>,
 }
 
-/// A table's part in a shard.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    entries: Entries<'static>,
-    /// What the changes since the last commit replaced, oldest first.
-    undo: Vec<Undo>,
-    /// Of all keys and values.
-    bytes: u64,
-}
-
 impl Default for Tables {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), limit: None }
     }
 }
 
 impl Tables {
+    /// Tables that take no more memory than is allowed. `query` tells queries apart on the local disk.
+    pub(crate) fn within(options: StateOptions, query: String) -> Self {
+        Self {
+            limit: Some(Limit { options, query, spill: None, next: 0, numbers: BTreeMap::new() }),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn shards(&mut self) -> Vec<&mut dyn StateShard> {
         self.shards.iter_mut().map(|shard| shard as &mut dyn StateShard).collect()
     }
@@ -58,27 +79,34 @@ impl Tables {
     }
     /// The bytes of all keys and values.
     pub(crate) fn bytes(&self) -> u64 {
-        self.shards.iter().flat_map(|shard| shard.tables.values()).map(|table| table.bytes).sum()
+        self.tables().map(Table::bytes).sum()
+    }
+    /// The bytes of memory that the entries in memory take.
+    pub(crate) fn memory(&self) -> u64 {
+        self.tables().map(Table::memory).sum()
+    }
+    /// How many they may take.
+    pub(crate) fn memory_max(&self) -> u64 {
+        self.limit.as_ref().map_or(u64::MAX, |limit| limit.options.memory_bytes_max)
     }
     /// How many changes there were since the last commit.
     pub(crate) fn touched(&self) -> usize {
-        self.shards.iter().flat_map(|shard| shard.tables.values()).map(|table| table.undo.len()).sum()
+        self.tables().map(Table::touched).sum()
     }
     /// The changes stand.
     pub(crate) fn keep(&mut self) {
         let threads = self.touched() / CHANGES_PER_THREAD_MIN;
-        let undo = self.all().map(|table| std::mem::take(&mut table.undo)).collect();
+        let undo = self.tables_mut().map(Table::keep).collect();
         in_order(undo, threads, drop::<Vec<Undo>>);
     }
     /// The changes never were.
     pub(crate) fn rollback(&mut self) {
-        for table in self.all() {
-            for (key, before) in std::mem::take(&mut table.undo).into_iter().rev() {
-                table.set(&key, before);
-            }
-        }
+        self.tables_mut().for_each(Table::rollback);
     }
-    fn all(&mut self) -> impl Iterator<Item = &mut Table> {
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.shards.iter().flat_map(|shard| shard.tables.values())
+    }
+    fn tables_mut(&mut self) -> impl Iterator<Item = &mut Table> {
         self.shards.iter_mut().flat_map(|shard| shard.tables.values_mut())
     }
 }
@@ -88,69 +116,6 @@ impl Shard {
     pub(crate) fn table(&mut self, name: &str) -> &mut Table {
         self.tables.entry(name.to_owned()).or_default()
     }
-}
-
-impl Table {
-    /// Sets or removes an entry, for good; gives what was there.
-    pub(crate) fn set(&mut self, key: &[u8], value: Option<Owned>) -> Option<Owned> {
-        let added = value.as_ref().map_or(0, |value| key.len() + value.as_slice().len());
-        let before = match value {
-            None => self.entries.remove(&Blob::from(key)),
-            Some(value) => self.entries.insert(key.into(), value),
-        };
-        let removed = before.as_ref().map_or(0, |before| key.len() + before.as_slice().len());
-        self.bytes = (self.bytes + added as u64).saturating_sub(removed as u64);
-        before
-    }
-
-    /// Removes the entries of a range of keys for good. The end is excluded; an empty one is the end of the table.
-    pub(crate) fn clear(&mut self, from: &[u8], to: &[u8]) {
-        let end = match to.is_empty() {
-            true => Bound::Unbounded,
-            false if from >= to => return,
-            false => Bound::Excluded(Blob::borrowed(to)),
-        };
-        let range = (Bound::Included(Blob::borrowed(from)), end);
-        let keys: Vec<Owned> = in_range(&self.entries, range).map(|(key, _)| key.as_slice().into()).collect();
-        keys.iter().for_each(|key| drop(self.set(key.as_slice(), None)));
-    }
-
-    fn get<'a>(&'a self, key: &'a [u8]) -> Option<&'a [u8]> {
-        let entries: &Entries<'a> = &self.entries;
-        entries.get(&Blob::borrowed(key)).map(Blob::as_slice)
-    }
-
-    /// The entries behind a key, in key order.
-    pub(crate) fn after<'a>(&'a self, key: Option<&'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let start = key.map_or(Bound::Unbounded, |key| Bound::Excluded(Blob::borrowed(key)));
-        in_range(&self.entries, (start, Bound::Unbounded)).map(slices)
-    }
-
-    /// Of all keys and values.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Entries.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// What changed since the last commit.
-    pub(crate) fn changes(&self) -> Changes<'_> {
-        Changes::find(&self.entries, &self.undo)
-    }
-}
-
-fn in_range<'a>(
-    entries: &'a Entries<'a>,
-    range: (Bound<Blob<'a>>, Bound<Blob<'a>>),
-) -> impl Iterator<Item = (&'a Blob<'a>, &'a Owned)> {
-    entries.range(range)
-}
-
-fn slices<'a>((key, value): (&'a Blob<'_>, &'a Owned)) -> (&'a [u8], &'a [u8]) {
-    (key.as_slice(), value.as_slice())
 }
 
 /// Bytes that become pieces of one buffer.
@@ -175,45 +140,28 @@ impl Copies {
 
 impl StateShard for Shard {
     fn get_many(&self, table: &str, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
-        let Some(table) = self.tables.get(table) else { return Ok(vec![None; keys.len()]) };
-        let found: Vec<Option<&[u8]>> = keys.iter().map(|key| table.get(key)).collect();
-        let mut values = Copies::default();
-        found.iter().flatten().for_each(|value| values.add(value));
-        let mut values = values.finish();
-        Ok(found.iter().map(|found| found.and_then(|_| values.next())).collect())
+        self.tables.get(table).map_or_else(|| Ok(vec![None; keys.len()]), |table| table.get_many(keys))
     }
 
     fn apply(&mut self, table: &str, changes: Vec<StateOp>) -> Result<()> {
-        let table = self.table(table);
-        table.undo.reserve(changes.len());
-        for change in changes {
-            let (key, value) = match change {
-                StateOp::Put(key, value) => (key, Some(Blob::from(&*value))),
-                StateOp::Remove(key) => (key, None),
-            };
-            let before = table.set(&key, value);
-            table.undo.push((key, before));
-        }
-        Ok(())
+        self.table(table).apply(changes)
     }
 
     fn scan(&self, table: &str, keys: Range<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
-        if keys.start >= keys.end {
+        let Some(table) = self.tables.get(table).filter(|_| keys.start < keys.end && limit > 0) else {
             return Ok(Vec::new());
-        }
-        let Some(table) = self.tables.get(table) else { return Ok(Vec::new()) };
-        let [start, end] = [keys.start, keys.end].map(Blob::borrowed);
-        let found = in_range(&table.entries, (Bound::Included(start), Bound::Excluded(end)));
+        };
         let mut copies = Copies::default();
-        for (key, value) in found.take(limit).map(slices) {
+        table.walk(Bound::Included(keys.start), Some(keys.end), |key, value| {
             copies.add(key);
             copies.add(value);
-        }
+            copies.ends.len() < limit.saturating_mul(2)
+        })?;
         let mut copies = copies.finish();
         Ok(std::iter::from_fn(|| Some((copies.next()?, copies.next()?))).collect())
     }
 
     fn len(&self, table: &str) -> u64 {
-        self.tables.get(table).map_or(0, |table| table.len() as u64)
+        self.tables.get(table).map_or(0, Table::len)
     }
 }

@@ -1,4 +1,7 @@
-//! State against a plain map: through restarts, crashes at every file operation, damage and deletions.
+//! State against a plain map: through restarts, crashes at every file operation, damage and deletions; in memory and
+//! mostly on disk.
+
+mod damage;
 
 use super::file::path;
 use super::*;
@@ -6,6 +9,7 @@ use futures::executor::block_on;
 use pelton_core::files::{Fault, FaultyFiles, MemoryFiles};
 use pelton_core::{ErrorKind, SHARDS, StateOp};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 type Model = BTreeMap<(usize, String, Vec<u8>), Vec<u8>>;
 /// A shard, a table, a key, and a value or its removal.
@@ -18,11 +22,18 @@ struct Query {
     batch: u64,
     commit: Option<StateCommit>,
     model: Model,
+    options: StateOptions,
 }
 
 impl Query {
     async fn open(&self) -> Result<CheckpointedStateStore> {
-        CheckpointedStateStore::open(Arc::new(self.files.clone()), self.commit.as_ref()).await
+        let files = Arc::new(self.files.clone());
+        CheckpointedStateStore::open_with(files, self.commit.as_ref(), self.options.clone()).await
+    }
+
+    /// One whose state has no room in memory between its micro-batches, or only a part of it.
+    fn within(memory_bytes_max: u64) -> Self {
+        Self { options: StateOptions { memory_bytes_max, ..StateOptions::default() }, ..Self::default() }
     }
 
     /// Runs a micro-batch; what it wrote counts if it gives no error.
@@ -83,14 +94,37 @@ fn contents(store: &CheckpointedStateStore) -> Model {
     let mut model = Model::new();
     for (number, shard) in store.tables.shards.iter().enumerate() {
         for (name, table) in &shard.tables {
-            for (key, value) in table.after(None) {
-                model.insert((number, name.clone(), key.to_vec()), value.to_vec());
-            }
+            let before = model.len();
+            table
+                .walk(Bound::Unbounded, None, |key, value| {
+                    model.insert((number, name.clone(), key.to_vec()), value.to_vec());
+                    true
+                })
+                .unwrap();
+            assert_eq!(table.len(), (model.len() - before) as u64);
         }
     }
     let bytes: usize = model.iter().map(|((_, _, key), value)| key.len() + value.len()).sum();
     assert_eq!(store.bytes(), bytes as u64);
     model
+}
+
+/// Every way to read gives what the model has.
+fn check_reads(store: &mut CheckpointedStateStore, model: &Model, limit: usize) {
+    for table in ["large", "small"] {
+        for (number, shard) in store.shards().into_iter().enumerate() {
+            let all: Vec<_> = (0..12_u8).map(|key| vec![key]).collect();
+            let keys: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+            let wanted = |key: &Vec<u8>| model.get(&(number, table.to_owned(), key.clone())).cloned();
+            let found = shard.get_many(table, &keys).unwrap();
+            assert!(found.into_iter().map(|value| value.map(Vec::from)).eq(all.iter().map(wanted)));
+            let range = all[3..9].iter().filter_map(|key| Some((key.clone(), wanted(key)?)));
+            let found = shard.scan(table, keys[3]..keys[9], limit).unwrap();
+            assert!(
+                found.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).eq(range.take(limit))
+            );
+        }
+    }
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -138,7 +172,7 @@ fn run_with(fault: Option<Fault>, batches: &[Vec<Change>]) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn whatever_file_operation_fails_the_state_is_that_of_the_last_commit(batches in batches()) {
@@ -173,26 +207,32 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_file_never_gives_another_state(
-        file in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), flip in 1_u8.., cut: bool,
+    fn state_on_disk_is_as_state_in_memory(
+        memory_bytes_max in prop::sample::select(vec![1_u64, 20_000, 60_000]),
+        steps in prop::collection::vec((prop::collection::vec(change(), 0..30), 0..5_u8, 0_usize..5), 1..30),
     ) {
         block_on(async {
-            let (mut query, mut store) = Query::large().await;
-            query.run_many(&mut store, 40).await;
-            let all = query.files.list("").await.unwrap();
-            let path = &file.get(&all).path;
-            let mut bytes = query.files.read(path).await.unwrap().unwrap().to_vec();
-            let at = at.index(bytes.len());
-            bytes[at] ^= flip;
-            bytes.truncate(if cut { at } else { bytes.len() });
-            query.files.replace(path, bytes.into()).await.unwrap();
-            match query.open().await {
-                Ok(store) => assert_eq!(contents(&store), query.model),
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Data);
-                    assert!(error.message().contains(path), "{error}");
+            let mut query = Query::within(memory_bytes_max);
+            let mut in_memory = Query::default();
+            let (mut store, mut other) = (query.open().await.unwrap(), in_memory.open().await.unwrap());
+            for (changes, then, limit) in steps {
+                if then == 0 {
+                    let mut model = query.model.clone();
+                    apply(&mut store, &mut model, &changes).unwrap();
+                    check_reads(&mut store, &model, limit);
+                    store.rollback().unwrap();
+                } else {
+                    query.run(&mut store, &changes).await.unwrap();
+                    in_memory.run(&mut other, &changes).await.unwrap();
                 }
+                if then == 1 {
+                    store = query.open().await.unwrap();
+                }
+                assert_eq!(contents(&store), query.model);
+                check_reads(&mut store, &query.model, limit);
             }
+            assert_eq!(contents(&query.open().await.unwrap()), query.model);
+            assert_eq!(contents(&in_memory.open().await.unwrap()), query.model);
         });
     }
 }
@@ -212,35 +252,11 @@ fn what_is_not_needed_is_deleted_and_every_retained_commit_opens() {
             }
         }
         let bytes: u64 = query.files.list("").await.unwrap().iter().map(|file| file.size_bytes).sum();
-        assert!(bytes < 5 * store.bytes(), "{bytes} bytes of files for {} of state", store.bytes());
+        assert!(bytes < 7 * store.bytes(), "{bytes} bytes of files for {} of state", store.bytes());
         for (commit, model) in commits.split_off(195) {
             let files = Arc::new(query.files.clone());
             assert_eq!(contents(&CheckpointedStateStore::open(files, commit.as_ref()).await.unwrap()), model);
         }
-    });
-}
-
-#[test]
-fn a_damaged_sweep_is_made_good_by_older_files() {
-    block_on(async {
-        let (mut query, mut store) = Query::large().await;
-        query.run_many(&mut store, 80).await;
-        let all = query.files.list("").await.unwrap();
-        let newest =
-            all.iter().map(|info| info.path.clone()).max_by_key(|path| path[7..].parse::<u64>().unwrap());
-        let last = newest.unwrap();
-        let mut bytes = query.files.read(&last).await.unwrap().unwrap().to_vec();
-        *bytes.last_mut().unwrap() ^= 1;
-        query.files.replace(&last, bytes.into()).await.unwrap();
-        let mut store = query.open().await.unwrap();
-        assert_eq!(contents(&store), query.model);
-        // From here on the damaged file is needed for its changes alone, until a new sweep is complete.
-        for _ in 0..30 {
-            query.run_many(&mut store, 2).await;
-            store.retain(BatchId(query.batch - 1)).await.unwrap();
-            assert_eq!(contents(&query.open().await.unwrap()), query.model);
-        }
-        assert!(query.files.read(&last).await.unwrap().is_none());
     });
 }
 
@@ -268,8 +284,7 @@ fn a_rerun_writes_the_same_bytes_over_what_a_dead_run_left() {
         query.run_many(&mut store, 7).await;
         let mut again = query.open().await.unwrap();
         let changes = [(2, "small", 9, Some((9, 9)))];
-        let mut dead =
-            Query { files: query.files.clone(), batch: query.batch, commit: None, model: Model::new() };
+        let mut dead = Query { files: query.files.clone(), batch: query.batch, ..Query::default() };
         dead.run(&mut store, &changes).await.unwrap();
         let file = path(BatchId(query.batch));
         let left = query.files.read(&file).await.unwrap();
@@ -280,29 +295,60 @@ fn a_rerun_writes_the_same_bytes_over_what_a_dead_run_left() {
 }
 
 #[test]
-fn missing_and_newer_files_are_named() {
+fn state_of_earlier_micro_batches_is_read_while_the_query_goes_on() {
     block_on(async {
         let (mut query, mut store) = Query::large().await;
-        query.run_many(&mut store, 3).await;
-        let file = path(BatchId(2));
-        let bytes = query.files.read(&file).await.unwrap().unwrap();
-        let mut newer = bytes.to_vec();
-        newer[8] = 3;
-        query.files.replace(&file, newer.into()).await.unwrap();
-        let error = query.open().await.unwrap_err();
-        assert_eq!(
-            error.message(),
-            "the state after micro-batch 3 cannot be restored: memory:////deltas/2 is of format 3, this version of \
-             Pelton reads format 2"
-        );
-        query.files.delete(&file).await.unwrap();
-        let error = query.open().await.unwrap_err();
-        assert!(error.message().ends_with("/deltas/2 is missing"), "{error}");
-        query.commit = Some(StateCommit(serde_json::json!({"format": 7})));
-        let error = query.open().await.unwrap_err();
-        assert_eq!(
-            error.message(),
-            "the commit log names state of format 7, this version of Pelton reads format 2"
-        );
+        let mut commits = Vec::new();
+        for _ in 0..30 {
+            query.run_many(&mut store, 1).await;
+            commits.push((query.commit.clone().unwrap(), query.model.clone()));
+            store.retain(BatchId(query.batch.saturating_sub(20))).await.unwrap();
+        }
+        for (commit, model) in commits.split_off(12) {
+            let files = Arc::new(query.files.clone());
+            let reader = StateReader::open(files, &commit, StateOptions::default()).await.unwrap();
+            assert_eq!(reader.tables().values().sum::<u64>(), model.len() as u64);
+            let of = |name: &str| model.iter().filter(|((_, table, _), _)| table == name).collect::<Vec<_>>();
+            let mut all = Vec::new();
+            reader
+                .for_each("small", |key, value| {
+                    all.push((key.to_vec(), value.to_vec()));
+                    true
+                })
+                .unwrap();
+            let small = of("small");
+            assert!(
+                all.iter()
+                    .map(|(key, value)| (key, value))
+                    .eq(small.iter().map(|((_, _, key), value)| (key, *value)))
+            );
+            let found = reader.scan("large", &[7]..&[100], 20).unwrap();
+            let mut wanted: Vec<_> =
+                of("large").into_iter().map(|((_, _, key), value)| (key.clone(), value.clone())).collect();
+            wanted.sort();
+            wanted.retain(|(key, _)| key[0] >= 7 && key[0] < 100);
+            wanted.truncate(20);
+            assert!(found.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).eq(wanted));
+        }
+    });
+}
+
+#[test]
+fn the_working_copy_on_disk_is_made_when_needed_and_goes_with_the_store() {
+    block_on(async {
+        let directory = std::env::temp_dir().join(format!("pelton-state-test-{}", std::process::id()));
+        let options = StateOptions { memory_bytes_max: 30_000, directory: directory.clone() };
+        let mut query = Query { options, ..Query::default() };
+        let mut store = query.open().await.unwrap();
+        query.run(&mut store, &[(1, "small", 1, Some((1, 100)))]).await.unwrap();
+        assert!(!directory.exists());
+        let changes: Vec<Change> = (0..100).map(|key| (3, "large", key, Some((key, 900)))).collect();
+        query.run(&mut store, &changes).await.unwrap();
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        assert!(store.memory_bytes() < 30_000);
+        assert_eq!(contents(&store), query.model);
+        drop(store);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        std::fs::remove_dir(directory).unwrap();
     });
 }

@@ -1,0 +1,259 @@
+//! A table's part in a shard. Called by the shards and by what reads and writes the checkpoint.
+
+use super::Copies;
+use crate::blob::{Blob, Owned};
+use crate::changes::{Changes, Undo};
+use crate::entries::{Entries, KEY_BYTES_MAX, Place, Set, flags};
+use crate::spill::{Stored, Writer};
+use bytes::Bytes;
+use pelton_core::{Error, Result, StateOp};
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::{Mutex, PoisonError};
+
+/// No value may have more bytes.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+/// As many looks at the disk are remembered.
+const LOOKS_MAX: usize = 1 << 16;
+
+/// What was found on disk.
+type Looks = HashMap<Box<[u8]>, Option<Bytes>>;
+
+/// See above.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    entries: Entries,
+    /// What the changes since the last commit replaced, oldest first.
+    undo: Vec<Undo>,
+    /// Of all keys and values, in memory or not.
+    bytes: u64,
+    /// Entries, in memory or not.
+    len: u64,
+    /// What is on disk, if anything ever was.
+    stored: Option<Stored>,
+    /// What the micro-batch has found on disk: a key that is read is often written next.
+    looks: Mutex<Looks>,
+}
+
+impl Table {
+    /// Of all keys and values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.entries.memory() as u64
+    }
+
+    /// How many changes there were since the last commit.
+    pub(crate) fn touched(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// What changed since the last commit.
+    pub(crate) fn changes(&self) -> Result<Changes<'_>> {
+        Changes::find(&self.entries, self.stored.as_ref(), &self.undo)
+    }
+
+    /// The changes stand. Gives what they replaced, for whoever has time to drop it.
+    pub(crate) fn keep(&mut self) -> Vec<Undo> {
+        self.forget_looks();
+        std::mem::take(&mut self.undo)
+    }
+
+    /// The changes never were.
+    pub(crate) fn rollback(&mut self) {
+        self.forget_looks();
+        for (key, before) in std::mem::take(&mut self.undo).into_iter().rev() {
+            // What was on disk and was touched is in memory ever since.
+            self.set(&key, before.as_ref().map(Blob::as_slice), None);
+        }
+    }
+
+    /// The values of many keys, in the order asked.
+    pub(crate) fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
+        let mut place = Place::default();
+        let found: Vec<_> = keys.iter().map(|key| self.entries.get_near(&mut place, key)).collect();
+        let mut values = Copies::default();
+        found.iter().flatten().filter_map(|entry| entry.live()).for_each(|value| values.add(value));
+        let mut values = values.finish();
+        let in_memory =
+            found.iter().map(|entry| entry.and_then(|entry| entry.live()).and_then(|_| values.next()));
+        let mut all: Vec<_> = in_memory.collect();
+        if self.stored.is_some() {
+            let missing = keys.iter().zip(&found).filter(|(_, entry)| entry.is_none()).map(|(key, _)| *key);
+            self.look(missing.collect())?;
+            let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            for ((value, entry), key) in all.iter_mut().zip(&found).zip(keys) {
+                if entry.is_none() {
+                    *value = looks.get(*key).cloned().flatten();
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Applies changes, in order.
+    pub(crate) fn apply(&mut self, changes: Vec<StateOp>) -> Result<()> {
+        let ops = changes.iter().map(|change| match change {
+            StateOp::Put(key, value) => (&key[..], Some(&value[..])),
+            StateOp::Remove(key) => (&key[..], None),
+        });
+        let ops: Vec<_> = ops.collect();
+        self.prepare(&ops)?;
+        self.undo.reserve(ops.len());
+        let mut looks = std::mem::take(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut undo = Vec::with_capacity(ops.len());
+        for (key, value) in ops {
+            let stored = looks.get(key).and_then(Option::as_deref);
+            undo.push(self.set(key, value, stored));
+        }
+        let keys = changes.into_iter().map(|change| match change {
+            StateOp::Put(key, _) | StateOp::Remove(key) => key,
+        });
+        self.undo.extend(keys.zip(undo));
+        std::mem::swap(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner), &mut looks);
+        Ok(())
+    }
+
+    /// Sets and removes entries for good.
+    pub(crate) fn load(&mut self, ops: &[(&[u8], Option<&[u8]>)]) -> Result<()> {
+        self.prepare(ops)?;
+        let looks = std::mem::take(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for (key, value) in ops {
+            self.set(key, *value, looks.get(*key).and_then(Option::as_deref));
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of a range of keys for good. The end is excluded; an empty one is the end of the table.
+    pub(crate) fn clear(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut keys: Vec<Owned> = Vec::new();
+        self.walk(Bound::Included(from), (!to.is_empty()).then_some(to), |key, _| {
+            keys.push(key.into());
+            true
+        })?;
+        let ops: Vec<_> = keys.iter().map(|key| (key.as_slice(), None)).collect();
+        self.load(&ops)
+    }
+
+    /// Shows the entries from a key on up to another, in order, until `each` has seen enough.
+    pub(crate) fn walk(
+        &self,
+        from: Bound<&[u8]>,
+        to: Option<&[u8]>,
+        mut each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let in_range = |key: &[u8]| to.is_none_or(|to| key < to);
+        let mut in_memory = self.entries.from(from).take_while(|entry| in_range(entry.key)).peekable();
+        let mut on_disk = self.stored.as_ref().map(|stored| stored.iter(from, to)).transpose()?;
+        loop {
+            let stored = on_disk.as_ref().and_then(|iter| iter.item());
+            let hidden = match (in_memory.peek(), stored) {
+                (None, None) => return Ok(()),
+                (Some(entry), Some((key, _))) if entry.key > key => None,
+                (None, _) => None,
+                (Some(entry), Some((key, _))) => Some(entry.key == key),
+                (Some(_), None) => Some(false),
+            };
+            let go_on = match hidden {
+                None => stored.is_none_or(|(key, value)| each(key, value)),
+                Some(_) => match in_memory.next() {
+                    Some(entry) => entry.live().is_none_or(|value| each(entry.key, value)),
+                    None => true,
+                },
+            };
+            if !go_on {
+                return Ok(());
+            }
+            if let (None | Some(true), Some(iter)) = (hidden, &mut on_disk) {
+                iter.next()?;
+            }
+        }
+    }
+
+    /// Writes what differs from what is on disk.
+    pub(super) fn write(&self, number: u32, writer: &mut Writer<'_>) -> Result<()> {
+        for entry in self.entries.from(Bound::Unbounded).filter(|entry| entry.flags & flags::DIRTY != 0) {
+            writer.set(number, entry.key, entry.live())?;
+        }
+        Ok(())
+    }
+
+    /// All that is in memory is on disk now: keeps those that were asked for again.
+    pub(super) fn written(&mut self, stored: Stored) {
+        self.stored = Some(stored);
+        self.forget_looks();
+        let entries = std::mem::take(&mut self.entries);
+        for entry in entries.from(Bound::Unbounded).filter(|entry| entry.flags & flags::HOT != 0) {
+            if let Some(value) = entry.live() {
+                self.entries.set(entry.key, |_| Set::Put(value, flags::STORED));
+            }
+        }
+    }
+
+    /// Sees that the keys can be set: they are not too long, and it is known what is on disk of them.
+    fn prepare(&self, ops: &[(&[u8], Option<&[u8]>)]) -> Result<()> {
+        let longest = ops.iter().map(|(key, value)| (key.len(), value.map_or(0, <[u8]>::len)));
+        if let Some((key, value)) =
+            longest.into_iter().find(|(key, value)| *key > KEY_BYTES_MAX || *value > VALUE_BYTES_MAX)
+        {
+            return Err(Error::data(format!(
+                "an entry of state has a key of {key} bytes and a value of {value}"
+            ))
+            .hint("a key may have 256 MiB and a value 1 GiB: keep less under one key"));
+        }
+        if self.stored.is_none() {
+            return Ok(());
+        }
+        self.look(ops.iter().map(|(key, _)| *key).filter(|key| self.entries.get(key).is_none()).collect())
+    }
+
+    /// Finds out what is on disk under keys that are not in memory.
+    fn look(&self, mut keys: Vec<&[u8]>) -> Result<()> {
+        let Some(stored) = &self.stored else { return Ok(()) };
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.len() > LOOKS_MAX {
+            looks.clear();
+        }
+        keys.retain(|key| !looks.contains_key(*key));
+        keys.sort_unstable();
+        keys.dedup();
+        let values = stored.get_many(&keys)?;
+        looks.extend(keys.into_iter().map(Box::from).zip(values));
+        Ok(())
+    }
+
+    fn forget_looks(&mut self) {
+        *self.looks.get_mut().unwrap_or_else(PoisonError::into_inner) = Looks::default();
+    }
+
+    /// Sets or removes an entry; gives what was there. `stored`: what is on disk, if it is not in memory.
+    fn set(&mut self, key: &[u8], value: Option<&[u8]>, stored: Option<&[u8]>) -> Option<Owned> {
+        let mut before = None;
+        self.entries.set(key, |entry| {
+            before = entry.map_or(stored, |entry| entry.live()).map(Owned::from);
+            let known = match (entry, stored) {
+                (Some(entry), _) => entry.flags & flags::STORED | flags::HOT,
+                (None, Some(_)) => flags::STORED,
+                (None, None) => 0,
+            };
+            match value {
+                Some(value) => Set::Put(value, known | flags::DIRTY),
+                None if known & flags::STORED == 0 => Set::Remove,
+                None => Set::Put(&[], flags::STORED | flags::DIRTY | flags::REMOVED),
+            }
+        });
+        let size = |value: &[u8]| (key.len() + value.len()) as u64;
+        self.len = (self.len + u64::from(value.is_some())).saturating_sub(u64::from(before.is_some()));
+        self.bytes += value.map_or(0, size);
+        self.bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, |before| size(before.as_slice())));
+        before
+    }
+}

@@ -15,11 +15,11 @@ mod server;
 mod target;
 mod types;
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod crash_tests;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod proxy;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 
 use super::parallelism;

@@ -103,7 +103,10 @@ impl Postgres {
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCHED, "sh"]).arg(self.programs.join("postgres"));
         shell.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=50", "-c"]);
-        shell.arg(format!("unix_socket_directories={}", self.folder.path().display())).arg("-D").arg(self.data());
+        shell
+            .arg(format!("unix_socket_directories={}", self.folder.path().display()))
+            .arg("-D")
+            .arg(self.data());
         let log = std::fs::File::create(self.folder.path().join("log"))?;
         shell.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         let child = self.as_owner(shell).spawn().context("cannot start the server")?;
@@ -175,7 +178,8 @@ fn owner(folder: &Path) -> Result<Option<(u32, u32)>> {
         return Ok(None);
     }
     let known = ["postgres", "nobody"].iter().find_map(|name| Some((id(&["-u", name])?, id(&["-g", name])?)));
-    let (user, group) = known.context("PostgreSQL does not run as root, and there is no user `postgres` or `nobody`")?;
+    let (user, group) =
+        known.context("PostgreSQL does not run as root, and there is no user `postgres` or `nobody`")?;
     chown(folder, Some(user), Some(group))?;
     Ok(Some((user, group)))
 }

@@ -96,7 +96,8 @@ pub(crate) fn postgres() -> Result<()> {
 /// Debian keeps the server's programs out of PATH, a folder for each version.
 fn has_postgres() -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    on_path(["initdb"]).is_some() || versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
+    on_path(["initdb"]).is_some()
+        || versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
 }
 
 /// Installs packages if that needs no password.

@@ -109,7 +109,9 @@ async fn call(
         let scope = CallScope { batch: &batch, operator: OPERATOR, partition, call: 0 };
         function.write(&scope, part, &rows)
     });
-    called.await.unwrap_or_else(|e| Err(Error::internal(format!("calling a sink function: {e}")).caused_by(e)))
+    called
+        .await
+        .unwrap_or_else(|e| Err(Error::internal(format!("calling a sink function: {e}")).caused_by(e)))
 }
 
 #[cfg(test)]

@@ -29,9 +29,7 @@ use bytes::Bytes;
 use commits::{Commits, Prepared, Standing};
 use copy::{CopyEncoder, Pieces};
 use futures::SinkExt;
-use pelton_core::{
-    BatchId, BatchInfo, Error, OutputMode, Result, RowStream, Sink, SinkContext, SinkReport,
-};
+use pelton_core::{BatchId, BatchInfo, Error, OutputMode, Result, RowStream, Sink, SinkContext, SinkReport};
 use server::{Failure, Retries, Server};
 use std::pin::pin;
 use std::sync::Arc;

@@ -152,6 +152,9 @@ mod tests {
         assert!(shown.contains("postgresql://ann:*******@db:5432/x, tabl: a@b}"), "{shown}");
         let set = source.located(Span { line: 0, column: 1, length: 0 }, "wrong");
         assert_eq!(set, "--set sink.url=postgres://ann:******@db/x: wrong");
-        assert_eq!(without_passwords("path: s3://bucket/a:b, url: http://h:80/"), "path: s3://bucket/a:b, url: http://h:80/");
+        assert_eq!(
+            without_passwords("path: s3://bucket/a:b, url: http://h:80/"),
+            "path: s3://bucket/a:b, url: http://h:80/"
+        );
     }
 }

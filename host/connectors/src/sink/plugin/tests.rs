@@ -41,7 +41,8 @@ async fn a_micro_batch_comes_in_parts_and_an_empty_one_in_one() {
     let report = sink.write(&batch_info(0), stream(vec![numbers(0..40_000)])).await.unwrap();
     assert_eq!((report.rows, report.already_committed), (40_000, false));
     sink.write(&batch_info(1), stream(vec![])).await.unwrap();
-    let seen: Vec<_> = calls.lock().iter().map(|(batch, part, last, rows, _)| (*batch, *part, *last, *rows)).collect();
+    let seen: Vec<_> =
+        calls.lock().iter().map(|(batch, part, last, rows, _)| (*batch, *part, *last, *rows)).collect();
     assert_eq!(seen, [(0, 0, false, 16_384), (0, 1, false, 16_384), (0, 2, true, 7_232), (1, 0, true, 0)]);
 }
 

@@ -67,7 +67,11 @@ impl Commits {
 
     /// Takes the query's row for this run: whoever had it before cannot write any more. Refuses if database and
     /// checkpoint contradict each other. Part of a transaction.
-    pub(super) async fn claim(&self, client: &Client, last_committed: Option<BatchId>) -> Result<(), Failure> {
+    pub(super) async fn claim(
+        &self,
+        client: &Client,
+        last_committed: Option<BatchId>,
+    ) -> Result<(), Failure> {
         let (table, query_id) = (&self.table, self.query_id.as_str());
         if last_committed.is_none() {
             let first = format!(

@@ -3,7 +3,10 @@
 //! Text and not the binary form: the server then converts to the columns' own types, so that a `bigint` may go into a
 //! `numeric` and a string into a `uuid`.
 
-use crate::encode::{Column, JsonEncoder, LocalTime, Values, push_clock, push_decimal_plain, push_f32, push_f64, push_int, push_two};
+use crate::encode::{
+    Column, JsonEncoder, LocalTime, Values, push_clock, push_decimal_plain, push_f32, push_f64, push_int,
+    push_two,
+};
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::Schema;
 use bytes::Bytes;
@@ -114,8 +117,13 @@ impl CopyEncoder {
                 b'\r' => out.extend_from_slice(b"\\r"),
                 b'\t' => out.extend_from_slice(b"\\t"),
                 0 => {
-                    let what = format!("column '{}': PostgreSQL's text cannot hold the character U+0000", self.names[nth]);
-                    return Err(Error::data(what).hint("take it out in the query: replace(column, chr(0), '')"));
+                    let what = format!(
+                        "column '{}': PostgreSQL's text cannot hold the character U+0000",
+                        self.names[nth]
+                    );
+                    return Err(
+                        Error::data(what).hint("take it out in the query: replace(column, chr(0), '')")
+                    );
                 }
                 plain => out.push(plain),
             }
@@ -254,7 +262,8 @@ impl Pieces {
 mod tests {
     use super::*;
     use arrow::array::{
-        ArrayRef, BinaryArray, Date32Array, Decimal128Array, Float64Array, StringArray, TimestampMicrosecondArray,
+        ArrayRef, BinaryArray, Date32Array, Decimal128Array, Float64Array, StringArray,
+        TimestampMicrosecondArray,
     };
 
     fn check(column: ArrayRef, expected: &[&str]) {
@@ -270,9 +279,10 @@ mod tests {
             Arc::new(StringArray::from(vec![Some("plain"), Some("a\tb\n\\N\r"), Some(""), None])),
             &["plain", "a\\tb\\n\\\\N\\r", "", "\\N"],
         );
-        check(Arc::new(Float64Array::from(vec![1e10, -0.0, f64::NAN, f64::NEG_INFINITY])), &[
-            "1.0E10", "-0.0", "NaN", "-Infinity",
-        ]);
+        check(
+            Arc::new(Float64Array::from(vec![1e10, -0.0, f64::NAN, f64::NEG_INFINITY])),
+            &["1.0E10", "-0.0", "NaN", "-Infinity"],
+        );
         let decimals = Decimal128Array::from(vec![-5, 123_456]).with_precision_and_scale(10, 3).unwrap();
         check(Arc::new(decimals), &["-0.005", "123.456"]);
         check(Arc::new(BinaryArray::from_vec(vec![b"\x00\xff"])), &["\\\\x00ff"]);
@@ -280,16 +290,15 @@ mod tests {
 
     #[test]
     fn times_are_written_in_every_century() {
-        check(Arc::new(Date32Array::from(vec![0, -719_528, 3_000_000])), &[
-            "1970-01-01",
-            "0001-01-01 BC",
-            "10183-10-01",
-        ]);
+        check(
+            Arc::new(Date32Array::from(vec![0, -719_528, 3_000_000])),
+            &["1970-01-01", "0001-01-01 BC", "10183-10-01"],
+        );
         let instants = TimestampMicrosecondArray::from(vec![1_357_034_400_000_001, -1]);
-        check(Arc::new(instants.clone().with_timezone("Europe/Paris")), &[
-            "2013-01-01 10:00:00.000001+00",
-            "1969-12-31 23:59:59.999999+00",
-        ]);
+        check(
+            Arc::new(instants.clone().with_timezone("Europe/Paris")),
+            &["2013-01-01 10:00:00.000001+00", "1969-12-31 23:59:59.999999+00"],
+        );
         check(Arc::new(instants.slice(1, 1)), &["1969-12-31 23:59:59.999999"]);
     }
 

@@ -41,9 +41,10 @@ impl Server {
             return Err(not_a_url());
         }
         if config.get_ssl_mode() == SslMode::Require {
-            return Err(Error::invalid("sslmode=require: this version cannot encrypt its connection to PostgreSQL").hint(
-                "connect over a private network, a Unix socket or a tunnel, and leave sslmode out",
-            ));
+            return Err(Error::invalid(
+                "sslmode=require: this version cannot encrypt its connection to PostgreSQL",
+            )
+            .hint("connect over a private network, a Unix socket or a tunnel, and leave sslmode out"));
         }
         if let (None, Some(password)) = (config.get_password(), password) {
             config.password(password);
@@ -143,7 +144,9 @@ impl Failure {
             (ErrorKind::Data, _) => {
                 "nothing of this micro-batch was written; mend the rows or the table, then start again"
             }
-            _ => "mend the table or the pipeline file, then start again: nothing of this micro-batch was written",
+            _ => {
+                "mend the table or the pipeline file, then start again: nothing of this micro-batch was written"
+            }
         };
         Error::new(kind, text).hint(hint).caused_by(error)
     }
@@ -227,7 +230,12 @@ mod tests {
 
     #[test]
     fn nothing_of_a_broken_url_is_shown() {
-        for url in ["http://ann:s3cret@h/d", "postgresql://ann:s3?cret@h/d", "postgresql://ann:s3cret@h:x/d", "postgresql:///d"] {
+        for url in [
+            "http://ann:s3cret@h/d",
+            "postgresql://ann:s3?cret@h/d",
+            "postgresql://ann:s3cret@h:x/d",
+            "postgresql:///d",
+        ] {
             let message = refused(url);
             assert!(message.starts_with("`url` is not the URL of a PostgreSQL database"), "{message}");
             assert!(!message.contains("cret"), "{message}");

@@ -203,13 +203,14 @@ async fn find(client: &Client, name: &TableName) -> Result<Option<Oid>, Failure>
     let kind: String = row.get(1);
     match kind.as_str() {
         "r" | "p" => Ok(Some(row.get(0))),
-        _ => Err(Error::invalid(format!("{name} is not a table")).hint("a sink writes to a table of its own").into()),
+        _ => Err(Error::invalid(format!("{name} is not a table"))
+            .hint("a sink writes to a table of its own")
+            .into()),
     }
 }
 
 fn gone(name: &TableName) -> Error {
-    Error::invalid(format!("there is no table {name}"))
-        .hint("create it, or leave `create_table: false` out")
+    Error::invalid(format!("there is no table {name}")).hint("create it, or leave `create_table: false` out")
 }
 
 impl Layout {
@@ -218,7 +219,9 @@ impl Layout {
         if schema.fields().is_empty() {
             return Err(Error::invalid("a table needs a column, and the query gives none"));
         }
-        if let Some(field) = schema.fields().iter().find(|field| field.name().len() > 63 || field.name().is_empty()) {
+        if let Some(field) =
+            schema.fields().iter().find(|field| field.name().len() > 63 || field.name().is_empty())
+        {
             return Err(Error::invalid(format!(
                 "the column '{}' cannot be one of a PostgreSQL table, whose names have 1 to 63 bytes",
                 field.name()
@@ -231,8 +234,10 @@ impl Layout {
                     .hint("key: [the columns that the query groups by]"));
             }
             (OutputMode::Append | OutputMode::Complete, [_, ..]) => {
-                return Err(Error::invalid(format!("output mode {mode} replaces no single rows: it needs no `key`"))
-                    .hint("leave `key` out, or set output_mode: update"));
+                return Err(Error::invalid(format!(
+                    "output mode {mode} replaces no single rows: it needs no `key`"
+                ))
+                .hint("leave `key` out, or set output_mode: update"));
             }
             _ => {}
         }
@@ -297,7 +302,10 @@ impl Layout {
         }
         let ours = |column: &&Known| self.schema.index_of(&column.name).is_ok();
         for column in known.iter().filter(|column| column.is_needed && !ours(column)) {
-            faults.push(format!("its column '{}' must not be null, and the query does not give it", column.name));
+            faults.push(format!(
+                "its column '{}' must not be null, and the query does not give it",
+                column.name
+            ));
         }
         if faults.is_empty() {
             return Ok(types);
@@ -332,7 +340,8 @@ mod tests {
 
     #[test]
     fn tables_are_named_to_the_letter() {
-        let shown = |text| TableName::parse(text).map_or_else(|e| e.message().to_owned(), |name| name.to_string());
+        let shown =
+            |text| TableName::parse(text).map_or_else(|e| e.message().to_owned(), |name| name.to_string());
         assert_eq!(shown("delays"), "\"public\".\"delays\"");
         assert_eq!(shown("flights.Delays"), "\"flights\".\"Delays\"");
         assert_eq!(shown("\"my.schema\".\"a \"\"b\"\"\""), "\"my.schema\".\"a \"\"b\"\"\"");

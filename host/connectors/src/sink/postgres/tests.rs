@@ -4,7 +4,8 @@ use super::*;
 use crate::sink::file::test_rows::{batch_info, stream};
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
-    Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
+    Int16Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, SchemaRef};
 use pelton_core::{ErrorKind, QueryId};
@@ -27,7 +28,12 @@ pub(super) fn hurried(options: PostgresSinkOptions) -> PostgresSink {
     PostgresSink { opening: quick, writing: quick, ..PostgresSink::new(options).unwrap() }
 }
 
-pub(super) fn context(query: &str, schema: SchemaRef, mode: OutputMode, last_committed: Option<u64>) -> SinkContext {
+pub(super) fn context(
+    query: &str,
+    schema: SchemaRef,
+    mode: OutputMode,
+    last_committed: Option<u64>,
+) -> SinkContext {
     SinkContext {
         query_id: QueryId(query.into()),
         schema,
@@ -88,7 +94,8 @@ async fn rows_are_appended_and_a_micro_batch_that_comes_again_is_passed_over() {
     assert!(again.already_committed);
     sink.write(&info("appended", 3), stream(vec![pairs(&[(Some("d"), 5)])])).await.unwrap();
     assert_eq!(server.sql("SELECT * FROM appended ORDER BY n").unwrap(), "a|1\n|2\na\\\tb|3\nc|4\nd|5");
-    let noted = server.sql("SELECT batch_id, target FROM pelton_commits WHERE query_id = 'appended'").unwrap();
+    let noted =
+        server.sql("SELECT batch_id, target FROM pelton_commits WHERE query_id = 'appended'").unwrap();
     assert_eq!(noted, "3|\"public\".\"appended\"");
 }
 
@@ -161,10 +168,12 @@ async fn every_type_arrives() {
 async fn a_table_that_cannot_take_the_rows_is_refused() {
     let server = Postgres::shared().unwrap();
     server
-        .sql("CREATE TABLE unfit (\"N\" bigint, k varchar(3), x int NOT NULL, y int NOT NULL DEFAULT 1); \
+        .sql(
+            "CREATE TABLE unfit (\"N\" bigint, k varchar(3), x int NOT NULL, y int NOT NULL DEFAULT 1); \
               CREATE TABLE narrow (k int, n int GENERATED ALWAYS AS IDENTITY); \
               CREATE TABLE keyless (k text, n bigint); CREATE UNIQUE INDEX ON keyless (k) WHERE n > 0; \
-              CREATE VIEW viewed AS SELECT 'a' AS k, 1 AS n")
+              CREATE VIEW viewed AS SELECT 'a' AS k, 1 AS n",
+        )
         .unwrap();
     let unfit = refused(&server, "unfit", OutputMode::Append).await;
     assert!(unfit.contains("it has no column 'n' (bigint); did you mean 'N'?"), "{unfit}");
@@ -180,7 +189,8 @@ async fn a_table_that_cannot_take_the_rows_is_refused() {
     let no_schema = refused(&server, "nowhere.t", OutputMode::Append).await;
     assert!(no_schema.contains("schema \"nowhere\" does not exist"), "{no_schema}");
     let sink = hurried(PostgresSinkOptions { create_table: false, ..options(server.url(), "missing", &[]) });
-    let missing = sink.open(context("missing", pairs(&[]).schema(), OutputMode::Append, None)).await.unwrap_err();
+    let missing =
+        sink.open(context("missing", pairs(&[]).schema(), OutputMode::Append, None)).await.unwrap_err();
     assert!(missing.message().contains("there is no table"), "{missing}");
 }
 
@@ -188,11 +198,18 @@ async fn a_table_that_cannot_take_the_rows_is_refused() {
 async fn what_needs_no_server_is_refused_without_one() {
     let check = |mode, key: &[&str]| {
         let sink = hurried(options("postgresql://nobody@nowhere/x".into(), "t", key));
-        sink.check(&pairs(&[]).schema(), mode).map_or_else(|error| error.message().to_owned(), |()| "fine".into())
+        sink.check(&pairs(&[]).schema(), mode)
+            .map_or_else(|error| error.message().to_owned(), |()| "fine".into())
     };
     assert_eq!(check(OutputMode::Update, &["k"]), "fine");
-    assert_eq!(check(OutputMode::Update, &[]), "output mode update needs the key of the rows that it replaces");
-    assert_eq!(check(OutputMode::Append, &["k"]), "output mode append replaces no single rows: it needs no `key`");
+    assert_eq!(
+        check(OutputMode::Update, &[]),
+        "output mode update needs the key of the rows that it replaces"
+    );
+    assert_eq!(
+        check(OutputMode::Append, &["k"]),
+        "output mode append replaces no single rows: it needs no `key`"
+    );
     assert_eq!(check(OutputMode::Update, &["kk"]), "key: there is no column 'kk'; did you mean 'k'?");
 }
 
@@ -216,7 +233,8 @@ async fn a_stream_or_a_row_that_fails_writes_nothing() {
     sink.open(context("checked", pairs(&[]).schema(), OutputMode::Append, None)).await.unwrap();
     let broken = futures::stream::iter([Ok(pairs(&[(None, 1)])), Err(Error::data("line 8 is bad"))]).boxed();
     assert_eq!(sink.write(&info("checked", 0), broken).await.unwrap_err().message(), "line 8 is bad");
-    let error = sink.write(&info("checked", 0), stream(vec![pairs(&[(None, 1), (None, 10)])])).await.unwrap_err();
+    let error =
+        sink.write(&info("checked", 0), stream(vec![pairs(&[(None, 1), (None, 10)])])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Data);
     assert!(error.message().contains("violates check constraint"), "{error}");
     assert_eq!(server.sql("SELECT count(*) FROM checked").unwrap(), "0");
@@ -249,7 +267,8 @@ async fn a_wrong_password_is_told_but_not_shown() {
         .sql("CREATE ROLE locked LOGIN PASSWORD 's3cret'; CREATE SCHEMA vault AUTHORIZATION locked")
         .unwrap();
     let open = async |url: String, password: Option<&str>| {
-        let options = PostgresSinkOptions { password: password.map(Into::into), ..options(url, "vault.t", &[]) };
+        let options =
+            PostgresSinkOptions { password: password.map(Into::into), ..options(url, "vault.t", &[]) };
         hurried(options).open(context("vault", pairs(&[]).schema(), OutputMode::Append, None)).await
     };
     open(server.url_with_password(Some("s3cret")), Some("wr0ng")).await.unwrap();

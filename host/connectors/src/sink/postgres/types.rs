@@ -29,9 +29,12 @@ pub(super) fn holds(column: &str, is_enum: bool, data_type: &DataType) -> bool {
     match data_type {
         DataType::Boolean => one_of(&["boolean"]),
         DataType::Int8 | DataType::Int16 => {
-            one_of(&["smallint", "integer", "bigint", "real", "double precision"]) || decimal(&name, &numbers, 5, 0)
+            one_of(&["smallint", "integer", "bigint", "real", "double precision"])
+                || decimal(&name, &numbers, 5, 0)
         }
-        DataType::Int32 => one_of(&["integer", "bigint", "double precision"]) || decimal(&name, &numbers, 10, 0),
+        DataType::Int32 => {
+            one_of(&["integer", "bigint", "double precision"]) || decimal(&name, &numbers, 10, 0)
+        }
         DataType::Int64 => one_of(&["bigint"]) || decimal(&name, &numbers, 19, 0),
         DataType::Float32 => one_of(&["real", "double precision"]),
         DataType::Float64 => one_of(&["double precision"]),
@@ -44,7 +47,10 @@ pub(super) fn holds(column: &str, is_enum: bool, data_type: &DataType) -> bool {
         DataType::Timestamp(_, None) => one_of(&["timestamp without time zone"]),
         nested if nested.is_nested() => one_of(&["jsonb", "json", "text"]),
         // Text that must have a form: a row that has it not fails its micro-batch.
-        _ => is_enum || ["text", "character varying", "citext", "uuid", "json", "jsonb"].contains(&name.as_str()),
+        _ => {
+            is_enum
+                || ["text", "character varying", "citext", "uuid", "json", "jsonb"].contains(&name.as_str())
+        }
     }
 }
 
@@ -73,7 +79,11 @@ mod tests {
 
     fn check(spark: &str, takes: &[&str], refuses: &[&str]) {
         let data_type = parse_type(spark, "UTC").unwrap();
-        assert!(holds(&column_type(&data_type), false, &data_type), "{spark} and {}", column_type(&data_type));
+        assert!(
+            holds(&column_type(&data_type), false, &data_type),
+            "{spark} and {}",
+            column_type(&data_type)
+        );
         for column in takes {
             assert!(holds(column, false, &data_type), "{spark} into {column}");
         }
@@ -86,11 +96,19 @@ mod tests {
     fn every_type_has_a_column_and_fits_into_wider_ones() {
         check("boolean", &[], &["text", "smallint"]);
         check("byte", &["bigint", "numeric"], &["text"]);
-        check("int", &["bigint", "numeric(10,0)", "numeric(12,2)"], &["smallint", "real", "numeric(9,0)", "numeric(11,2)"]);
+        check(
+            "int",
+            &["bigint", "numeric(10,0)", "numeric(12,2)"],
+            &["smallint", "real", "numeric(9,0)", "numeric(11,2)"],
+        );
         check("long", &["numeric"], &["integer", "double precision"]);
         check("float", &["double precision"], &["numeric"]);
         check("double", &[], &["real", "numeric"]);
-        check("decimal(10,2)", &["numeric", "numeric(12,4)"], &["numeric(10,3)", "numeric(10,0)", "double precision"]);
+        check(
+            "decimal(10,2)",
+            &["numeric", "numeric(12,4)"],
+            &["numeric(10,3)", "numeric(10,0)", "double precision"],
+        );
         check("string", &["character varying(10)", "uuid", "jsonb"], &["integer", "bytea"]);
         check("binary", &[], &["text"]);
         check("date", &[], &["timestamp without time zone"]);

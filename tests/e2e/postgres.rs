@@ -120,3 +120,23 @@ fn a_password_is_shown_nowhere() -> Result<()> {
     run.env("PGPASSWORD", "s3cret").succeed()?;
     Ok(())
 }
+
+#[test]
+fn a_connection_is_encrypted_if_the_certificate_is_trusted() -> Result<()> {
+    let ((server, authority), folder) = (Postgres::start_encrypted()?, tempfile::tempdir()?);
+    let run = |url: &str| example("run", url, "spent", folder.path());
+    let encrypted = server.encrypted_url()?;
+    run(&encrypted)?.env("SSL_CERT_FILE", &authority).succeed()?;
+    ensure!(content(&server, "spent")? == expected()?);
+    let (_other, unknown) = Postgres::start_encrypted()?;
+    let cases = [
+        (encrypted.clone(), &unknown, "certificate"),
+        (encrypted.replace("localhost", "127.0.0.1"), &authority, "certificate"),
+        (encrypted.replace("?sslmode=require", ""), &authority, "no encryption"),
+    ];
+    for (url, authority, why) in cases {
+        let refused = run(&url)?.env("SSL_CERT_FILE", authority).output()?;
+        ensure!(refused.code == Some(2) && refused.stderr.contains(why), "{url}: {}", refused.stderr);
+    }
+    Ok(())
+}

@@ -30,6 +30,8 @@ pub struct Postgres {
     folder: TempDir,
     /// Whom the server runs as, if not as this process: it does not run as root.
     owner: Option<(u32, u32)>,
+    /// Where it listens beside its socket, with encryption.
+    port: Option<u16>,
     watched: Mutex<Option<Child>>,
 }
 
@@ -47,10 +49,24 @@ impl Postgres {
 
     /// A new one, empty.
     pub fn start() -> Result<Self> {
+        Self::start_on(None)
+    }
+
+    /// A new one that also listens on a port of the loopback device, where it takes encrypted connections. Its certificate
+    /// is for `localhost`; the authority is in the file that comes back.
+    pub fn start_encrypted() -> Result<(Self, PathBuf)> {
+        // Free a moment ago: whoever takes it in between makes the start fail.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let server = Self::start_on(Some(port))?;
+        let certificate = server.folder.path().join("certificate.pem");
+        Ok((server, certificate))
+    }
+
+    fn start_on(port: Option<u16>) -> Result<Self> {
         let programs = programs()?;
         let folder = tempfile::tempdir()?;
         let owner = owner(folder.path())?;
-        let server = Self { programs, folder, owner, watched: Mutex::new(None) };
+        let server = Self { programs, folder, owner, port, watched: Mutex::new(None) };
         let data = server.data();
         let mut initdb = server.command("initdb");
         initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER, "-D"]);
@@ -59,24 +75,43 @@ impl Postgres {
         let rules = data.join("pg_hba.conf");
         let others = std::fs::read_to_string(&rules)?;
         std::fs::write(&rules, format!("local all {WITH_PASSWORD} scram-sha-256\n{others}"))?;
+        if port.is_some() {
+            std::fs::write(&rules, "local all all trust\nhostssl all all localhost trust\n")?;
+            server.make_certificate()?;
+        }
         server.restart()?;
         Ok(server)
     }
 
     /// For the superuser, without a password.
     pub fn url(&self) -> String {
-        format!("postgresql://{USER}@/postgres?host={}", self.folder.path().display())
+        self.url_of(USER)
+    }
+
+    /// For the superuser, over the loopback device.
+    pub fn encrypted_url(&self) -> Result<String> {
+        let port = self.port.context("the server was not started with encryption")?;
+        Ok(format!("postgresql://{USER}@localhost:{port}/postgres?sslmode=require"))
     }
 
     /// For the role `locked`, who needs a password.
     pub fn url_with_password(&self, password: Option<&str>) -> String {
         let password = password.map(|password| format!(":{password}")).unwrap_or_default();
-        format!("postgresql://{WITH_PASSWORD}{password}@/postgres?host={}", self.folder.path().display())
+        self.url_of(&format!("{WITH_PASSWORD}{password}"))
+    }
+
+    fn url_of(&self, user: &str) -> String {
+        let (folder, port) = (self.folder.path().display(), self.socket_port());
+        format!("postgresql://{user}@/postgres?host={folder}&port={port}")
     }
 
     /// The socket that it listens on.
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join(".s.PGSQL.5432")
+        self.folder.path().join(format!(".s.PGSQL.{}", self.socket_port()))
+    }
+
+    fn socket_port(&self) -> u16 {
+        self.port.unwrap_or(5432)
     }
 
     /// Runs statements; a line for each row of the last, its columns between bars.
@@ -102,7 +137,14 @@ impl Postgres {
     pub fn restart(&self) -> Result<()> {
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCHED, "sh"]).arg(self.programs.join("postgres"));
-        shell.args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=50", "-c"]);
+        match self.port {
+            Some(port) => {
+                shell.arg(format!("--port={port}")).args(["-c", "listen_addresses=localhost", "-c", "ssl=on"])
+            }
+            None => shell.args(["-c", "listen_addresses="]),
+        };
+        shell.args(["-c", "ssl_cert_file=../certificate.pem", "-c", "ssl_key_file=../key.pem"]);
+        shell.args(["-c", "fsync=off", "-c", "max_connections=50", "-c"]);
         shell
             .arg(format!("unix_socket_directories={}", self.folder.path().display()))
             .arg("-D")
@@ -120,6 +162,18 @@ impl Postgres {
         let mut told = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let _ = write!(told, "(it did not answer within {PATIENCE_SECONDS} s)");
         bail!("the PostgreSQL server of the tests does not run:\n{told}")
+    }
+
+    /// For `localhost`, signed by itself.
+    fn make_certificate(&self) -> Result<()> {
+        let mut openssl = self.as_owner(Command::new("openssl"));
+        openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        openssl.args(["-days", "30", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+        let made = openssl.args(["-keyout", "key.pem", "-out", "certificate.pem"]).output();
+        let made = made.context("cannot start openssl, which makes the server's certificate")?;
+        ensure!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+        Ok(())
     }
 
     fn data(&self) -> PathBuf {

@@ -13,6 +13,7 @@ mod commits;
 mod copy;
 mod server;
 mod target;
+mod tls;
 mod types;
 
 #[cfg(all(test, unix))]

@@ -162,8 +162,8 @@ pub struct PluginSink {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {
-    /// The database: `postgresql://user@host:5432/database`. Without a password in it, the environment variable
-    /// `PGPASSWORD` counts.
+    /// The database: `postgresql://user@host:5432/database`, with `?sslmode=require` encrypted. Without a password in it, the
+    /// environment variable `PGPASSWORD` counts.
     pub url: Spanned<String>,
     /// The table, as `table` or `schema.table`, to the letter. The schema is `public` unless said.
     pub table: Spanned<String>,

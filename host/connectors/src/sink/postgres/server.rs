@@ -35,7 +35,9 @@ pub(super) struct Server {
 impl Server {
     /// Reads a URL. A password in it counts more than the given one.
     pub(super) fn new(url: &str, password: Option<&str>) -> Result<Self> {
-        if !url.starts_with("postgresql://") && !url.starts_with("postgres://") {
+        let is_postgres = url.starts_with("postgresql://") || url.starts_with("postgres://");
+        // A second @ belongs to a password that would be taken for a host, and shown.
+        if !is_postgres || url.matches('@').count() > 1 {
             return Err(not_a_url());
         }
         // What is wrong with it is not told: the words of the cause may hold a piece of the password.
@@ -246,8 +248,9 @@ mod tests {
     fn nothing_of_a_broken_url_is_shown() {
         for url in [
             "http://ann:s3cret@h/d",
-            "postgresql://ann:s3?cret@h/d",
+            "postgresql://ann:s3@cret@h/d",
             "postgresql://ann:s3cret@h:x/d",
+            "postgresql://ann:s3cret@h/d?unknown",
             "postgresql:///d",
         ] {
             let message = refused(url);

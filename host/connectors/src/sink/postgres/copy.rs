@@ -208,7 +208,7 @@ impl Pieces {
             let cuts = (0..batch.num_rows()).step_by(PIECE_ROWS);
             let slice = move |from: usize| {
                 let rows = batch.slice(from, PIECE_ROWS.min(batch.num_rows() - from));
-                Ok((rows, first + from as u64))
+                Ok::<_, Error>((rows, first + from as u64))
             };
             stream::iter(cuts.map(slice))
         });

@@ -6,7 +6,6 @@
 use super::tls::Tls;
 use pelton_core::{Error, ErrorKind, Result};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
@@ -101,7 +100,8 @@ fn place(config: &Config) -> String {
         let comma = if nth > 0 { "," } else { "" };
         let host = match host {
             Host::Tcp(name) => name.as_str(),
-            Host::Unix(folder) => Path::to_str(folder).unwrap_or("socket"),
+            #[cfg(unix)]
+            Host::Unix(folder) => folder.to_str().unwrap_or("socket"),
         };
         let _ = write!(place, "{comma}{host}:{port}");
     }
@@ -155,6 +155,10 @@ impl Failure {
             }
             (_, Some(code)) if code.code().starts_with("28") => {
                 "the password comes from the URL or from PGPASSWORD; ?sslmode=require in the URL encrypts the connection"
+            }
+            (_, None) => {
+                "the password comes from the URL or from PGPASSWORD; with sslmode=require the system must trust the server's \
+                 certificate, or the file that SSL_CERT_FILE names"
             }
             (ErrorKind::Data, _) => {
                 "nothing of this micro-batch was written; mend the rows or the table, then start again"

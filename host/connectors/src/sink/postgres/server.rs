@@ -44,12 +44,10 @@ impl Server {
         if config.get_hosts().is_empty() {
             return Err(not_a_url());
         }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(Error::invalid(
-                "sslmode=require: this version cannot encrypt its connection to PostgreSQL",
-            )
-            .hint("connect over a private network, a Unix socket or a tunnel, and leave sslmode out"));
-        }
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => Some(Tls::new()?),
+            _ => None,
+        };
         if let (None, Some(password)) = (config.get_password(), password) {
             config.password(password);
         }

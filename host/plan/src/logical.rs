@@ -145,6 +145,9 @@ impl LogicalPlan {
         let session = Arc::new(Session::new(file.time_zone(), inputs.plugins.clone()));
         let mut resolver = Resolver::new(file, &session, inputs)?;
         let steps = file.steps.iter().map(|step| resolver.step(step)).collect::<Result<Vec<_>>>()?;
+        if let SinkSpec::Plugin(sink) = &file.sink {
+            resolver.plugin_function(&sink.plugin, FunctionKind::Sink)?;
+        }
         let Some(root) = resolver.input else {
             let what = "a pipeline with several sources needs a sql step that says how they come together";
             return Err(file.text().error(file.sources.span, what.into()));
@@ -156,9 +159,6 @@ impl LogicalPlan {
             return Err(file.text().error(file.sources.span, what));
         }
         let schema = Arc::new(Schema::new(root.schema().fields().clone()));
-        if let SinkSpec::Plugin(sink) = &file.sink {
-            resolver.plugin_function(&sink.plugin, FunctionKind::Sink)?;
-        }
         let sources = file.sources.value.iter().map(|(name, spec)| LogicalSource {
             name: name.clone(),
             connector: spec.connector(),

@@ -65,9 +65,12 @@ impl Drop for Proxy {
 impl Shared {
     async fn serve(self: Arc<Self>, mut client: TcpStream) {
         let is_dead = self.was_cut.load(SeqCst) && self.cut.is_some_and(|cut| cut.for_good);
+        if is_dead {
+            return;
+        }
         let Ok(mut server) = UnixStream::connect(&self.socket).await else { return };
         let (mut from_client, mut from_server) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-        while !is_dead {
+        loop {
             tokio::select! {
                 read = client.read(&mut from_client) => {
                     let Ok(size @ 1..) = read else { return };

@@ -37,7 +37,7 @@ fn same_as(rows: &[String], golden: &str) -> Result<()> {
 
 /// A folder's files with times of change in the order of their names: files are taken by their times, and a checkout
 /// gives them any.
-fn in_order(data: &str, to: &Path) -> Result<()> {
+pub(crate) fn in_order(data: &str, to: &Path) -> Result<()> {
     std::fs::create_dir(to)?;
     let entries = std::fs::read_dir(repository().join("examples/data").join(data))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

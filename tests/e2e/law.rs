@@ -38,11 +38,12 @@ const RULES: [(&str, &[&str], &str); 15] = [
 const EXEMPT: [&str; 3] = ["pelton", "pelton-tests", "conformance-guest"];
 
 /// A crate of others, and the only crates of ours that may name it.
-const OUTSIDERS: [(&str, &[&str]); 6] = [
+const OUTSIDERS: [(&str, &[&str]); 7] = [
     ("wasmtime", &["pelton-wasm"]),
     ("wit-component", &["pelton-wasm"]),
     ("rdkafka", &["pelton-connectors"]),
     ("rocksdb", &["pelton-state"]),
+    ("tokio-postgres", &["pelton-connectors"]),
     ("datafusion", &["pelton-plan", "pelton-operators"]),
     ("anyhow", &["pelton", "pelton-tests", "xtask"]),
 ];

@@ -23,5 +23,8 @@ mod examples;
 mod oracle;
 /// Generated pages are what the program would generate now.
 mod pages;
+/// A table of PostgreSQL that is the same however often the process is killed; passwords that are shown nowhere.
+#[cfg(unix)]
+mod postgres;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;

@@ -5,8 +5,12 @@ mod events;
 mod output;
 mod pelton;
 mod places;
+#[cfg(unix)]
+mod postgres;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
+#[cfg(unix)]
+pub use postgres::Postgres;

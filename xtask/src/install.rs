@@ -1,9 +1,9 @@
-//! Makes sure of the compilers for guests: uses what is there, installs what can be installed without a
+//! Makes sure of the compilers for guests and of the database of the tests: uses what is there, installs what can be installed without a
 //! question, and otherwise says what to do. Every step has a time limit: nothing here hangs.
 
 use crate::progress::Step;
 use crate::shell::{command, run_within};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use pelton_toolchain::{Clang, RUSTC_VARIABLE, RustToolchain, WASM_TARGET, assembled_rust, on_path};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,23 @@ pub(crate) fn clang() -> Result<Clang> {
     };
     apt_install(&["clang", "lld"]).with_context(|| missing.to_string())?;
     Ok(Clang::find()?)
+}
+
+/// PostgreSQL's server, which the tests of its sink start themselves.
+pub(crate) fn postgres() -> Result<()> {
+    if has_postgres() {
+        return Ok(());
+    }
+    apt_install(&["postgresql"]).context("the tests need PostgreSQL's programs (initdb, postgres, psql)")?;
+    ensure!(has_postgres(), "the package postgresql is installed, but its initdb is not found");
+    Ok(())
+}
+
+/// Debian keeps the server's programs out of PATH, a folder for each version.
+fn has_postgres() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    on_path(["initdb"]).is_some()
+        || versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
 }
 
 /// Installs packages if that needs no password.

@@ -2,7 +2,7 @@
 
 use crate::progress::heading;
 use crate::workspace::Workspace;
-use crate::{guests, shell};
+use crate::{guests, install, shell};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +10,7 @@ use std::process::Command;
 /// Runs them.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     guests::build_all(workspace)?;
+    install::postgres()?;
     heading("cargo test --workspace");
     let mut test = cargo(workspace);
     test.args(["test", "--workspace"]).args(arguments);

@@ -23,7 +23,9 @@ pub use json::JsonEncoder;
 pub use parquet::ParquetEncoder;
 pub use text::TextEncoder;
 
-pub(crate) use columns::Column;
+pub(crate) use columns::{Column, Values};
+pub(crate) use datetime::{LocalTime, push_clock, push_two};
+pub(crate) use number::{push_decimal_plain, push_f32, push_f64, push_int};
 pub(crate) use parquet::ParquetFile;
 pub(crate) use show::push_shown;
 

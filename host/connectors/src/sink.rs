@@ -6,11 +6,15 @@
 pub mod console;
 pub mod file;
 pub mod memory;
+pub mod plugin;
+pub mod postgres;
 mod table;
 
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 pub use file::{CommittedFile, FileSink, FileSinkOptions, committed_files};
 pub use memory::MemorySink;
+pub use plugin::PluginSink;
+pub use postgres::{PostgresSink, PostgresSinkOptions};
 pub use table::DrawnTable;
 
 use std::num::NonZero;

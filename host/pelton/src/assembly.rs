@@ -24,7 +24,7 @@ use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
-use pelton_plan::file::{SinkSpec, Spanned};
+use pelton_plan::file::Spanned;
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::CheckpointedStateStore;
 use pelton_wasm::PluginHost;
@@ -125,7 +125,7 @@ impl Assembly {
         }
         let sink = match &self.given {
             Some(given) => Arc::clone(&given.sink),
-            None => sink::open(file, &plan)?,
+            None => sink::open(file, &plan, &plugins)?,
         };
         check_output_mode(sink.as_ref(), plan.output_mode).map_err(|e| e.context(file.text().name()))?;
         Ok(Planned { plugins, tables, plan, sink })
@@ -158,6 +158,10 @@ impl Assembly {
                 Ok::<_, Error>((physical_plan(file, &plugins, &sources, &planned.tables)?, plugins))
             })
             .transpose()?;
+        let sink = match (&rerun, &self.given) {
+            (Some(then), None) => sink::for_rerun(file, planned.sink, (&plan, &planned.plugins), then)?,
+            _ => planned.sink,
+        };
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
@@ -170,7 +174,7 @@ impl Assembly {
         let state = state(&recovered, &logic_now).await?;
         let mut query = Query::builder(recovered)
             .logic(logic_now)
-            .sink(planned.sink)
+            .sink(sink)
             .output_mode(plan.output_mode)
             .trigger(trigger)
             .watermark_policy(plan.watermark_policy.into())
@@ -324,15 +328,16 @@ async fn state(recovered: &Recovered, logic: &Logic) -> Result<Option<Box<dyn St
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,
 /// or it runs as one batch.
 fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<Arc<dyn FileManager>>> {
-    match (&file.checkpoint, &file.sink) {
+    match &file.checkpoint {
         _ if options.batch => Ok(None),
-        (Some(url), _) => tree(file, url).map(Some),
-        (None, SinkSpec::Console(_) | SinkSpec::Memory(_)) => Ok(None),
-        (None, SinkSpec::File(_)) => Err(Error::invalid(format!(
-            "{}: a query with a file sink needs a checkpoint",
-            file.text().name()
+        Some(url) => tree(file, url).map(Some),
+        None if file.sink.is_lasting() => Err(Error::invalid(format!(
+            "{}: a query with a {} sink needs a checkpoint",
+            file.text().name(),
+            file.sink.connector()
         ))
         .hint(format!("add a line 'checkpoint: ./checkpoints/{}', or run with --batch", file.name.value))),
+        None => Ok(None),
     }
 }
 

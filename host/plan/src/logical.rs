@@ -6,8 +6,8 @@
 //! `bind` of plugins, which is how their schemas are found.
 
 use crate::file::{
-    DedupStep, FilterStep, LatePolicy, PipelineFile, PluginStep, SelectItem, SelectSpec, Span, SpannedText,
-    StepSpec, WatermarkPolicySpec, WatermarkSpec,
+    DedupStep, FilterStep, LatePolicy, PipelineFile, PluginStep, SelectItem, SelectSpec, SinkSpec, Span,
+    SpannedText, StepSpec, WatermarkPolicySpec, WatermarkSpec,
 };
 use crate::input::InputTable;
 use crate::sql::{INPUT, Placed, Plugins, Relations, Session};
@@ -145,6 +145,9 @@ impl LogicalPlan {
         let session = Arc::new(Session::new(file.time_zone(), inputs.plugins.clone()));
         let mut resolver = Resolver::new(file, &session, inputs)?;
         let steps = file.steps.iter().map(|step| resolver.step(step)).collect::<Result<Vec<_>>>()?;
+        if let SinkSpec::Plugin(sink) = &file.sink {
+            resolver.plugin_function(&sink.plugin, FunctionKind::Sink)?;
+        }
         let Some(root) = resolver.input else {
             let what = "a pipeline with several sources needs a sql step that says how they come together";
             return Err(file.text().error(file.sources.span, what.into()));
@@ -451,14 +454,10 @@ impl<'a> Resolver<'a> {
     fn transform(&self, step: &'a PluginStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.plugin);
         let input = self.before(step.plugin.span)?;
-        let Some((plugin, name)) = step.plugin.value.split_once('.') else {
-            let what = format!("'{}' does not name a function; write plugin.function", step.plugin.value);
-            return Err(placed.error(what));
-        };
-        let function = self.function(placed, plugin, name, FunctionKind::Transform)?;
+        let function = self.plugin_function(&step.plugin, FunctionKind::Transform)?;
         let rows = Arc::new(Schema::new(input.schema().fields().clone()));
-        let transform = self.session.plugins[plugin]
-            .transform(name, rows)
+        let transform = self.session.plugins[&function.plugin]
+            .transform(&function.function, rows)
             .map_err(|e| placed.error(format!("{function}: {}", e.message())))?;
         let schema = normalize_schema(&transform.output_schema(), &self.session.time_zone)
             .map_err(|e| placed.error(format!("{function}: {}", e.message())))?;
@@ -467,6 +466,16 @@ impl<'a> Resolver<'a> {
         let op = StreamOp::PluginTransform(self.done);
         let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();
         Ok((step.plugin.span, Operation::PluginTransform { function, transform }, plan))
+    }
+
+    /// A function as `plugin.function` names it.
+    fn plugin_function(&self, named: &'a SpannedText, kind: FunctionKind) -> Result<FunctionRef> {
+        let placed = self.placed(named);
+        let Some((plugin, name)) = named.value.split_once('.') else {
+            let what = format!("'{}' does not name a function; write plugin.function", named.value);
+            return Err(placed.error(what));
+        };
+        self.function(placed, plugin, name, kind)
     }
 
     fn function(&self, at: Placed<'_>, plugin: &str, name: &str, kind: FunctionKind) -> Result<FunctionRef> {
@@ -487,6 +496,9 @@ impl<'a> Resolver<'a> {
                 FunctionKind::Transform => {
                     format!("'{plugin}.{name}' is a transform function; use it as a step of its own")
                 }
+                FunctionKind::Sink => format!(
+                    "'{plugin}.{name}' is a sink function; use it so: sink: {{connector: plugin, plugin: {plugin}.{name}}}"
+                ),
                 _ => format!(
                     "'{plugin}.{name}' is of a kind that this version cannot run; it runs scalar and transform functions"
                 ),

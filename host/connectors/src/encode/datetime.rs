@@ -134,7 +134,8 @@ pub(crate) fn push_date(out: &mut Vec<u8>, time: &LocalTime) {
     push_two(out, time.day);
 }
 
-fn push_clock(out: &mut Vec<u8>, time: &LocalTime) {
+/// `10:00:00`
+pub(crate) fn push_clock(out: &mut Vec<u8>, time: &LocalTime) {
     push_two(out, time.hour());
     out.push(b':');
     push_two(out, time.minute());

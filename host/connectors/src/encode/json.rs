@@ -101,8 +101,9 @@ impl JsonEncoder {
         out.push(b'}');
     }
 
+    /// Appends a value that is not null.
     #[inline]
-    fn push_value(&self, out: &mut Vec<u8>, values: &Values<'_>, row: usize) {
+    pub(crate) fn push_value(&self, out: &mut Vec<u8>, values: &Values<'_>, row: usize) {
         match values {
             Values::Utf8(array) => push_string(out, array.value(row).as_bytes()),
             Values::Int64(values) => push_int(out, values[row]),

@@ -78,6 +78,11 @@ impl Plugins {
         self.0.iter().map(|(name, loaded)| (name.clone(), Arc::clone(&loaded.plugin))).collect()
     }
 
+    /// One of them.
+    pub(crate) fn get(&self, name: &str) -> Option<&dyn Plugin> {
+        self.0.get(name).map(|loaded| loaded.plugin.as_ref())
+    }
+
     /// For the checkpoint.
     pub(crate) fn code(&self) -> BTreeMap<String, PluginCode> {
         let code = |loaded: &Loaded| PluginCode {
@@ -108,7 +113,7 @@ fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> R
 }
 
 /// An error that shows the line of the file that it is about; kind and hint stay.
-fn placed(file: &PipelineFile, span: pelton_plan::file::Span, error: Error) -> Error {
+pub(super) fn placed(file: &PipelineFile, span: pelton_plan::file::Span, error: Error) -> Error {
     let located = Error::new(error.kind(), file.text().located(span, error.message()));
     match error.hint_text() {
         Some(hint) => located.hint(hint),

@@ -37,7 +37,7 @@ impl SourceText {
     pub fn located(&self, span: Span, message: &str) -> String {
         if span.line == 0 {
             return match self.sets.get((span.column as usize).wrapping_sub(1)) {
-                Some(set) => format!("--set {set}: {message}"),
+                Some(set) => format!("--set {}: {message}", without_passwords(set)),
                 None => format!("{}: {message}", self.name),
             };
         }
@@ -49,7 +49,8 @@ impl SourceText {
         let number = span.line.to_string();
         let margin = " ".repeat(number.len());
         let indent: String = line.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        format!("{place}\n{margin} |\n{number} | {}\n{margin} | {indent}{carets}", line.trim_end())
+        let line = without_passwords(line.trim_end());
+        format!("{place}\n{margin} |\n{number} | {line}\n{margin} | {indent}{carets}")
     }
 
     /// The place of a character inside a text value: `offset` counts the value's characters from 0. Works through
@@ -97,6 +98,26 @@ impl SourceText {
     }
 }
 
+/// The text with `*` for every character of a password in a URL: `postgresql://user:******@host`.
+fn without_passwords(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        shown.push_str(before);
+        shown.push_str("://");
+        // A password may hold characters that a URL should have escaped: it ends at the word's last `@`.
+        let word = &after[..after.find([' ', '\t', '\'', '"']).unwrap_or(after.len())];
+        let colon = word.find(':').filter(|colon| word.rfind('@').is_some_and(|at| *colon < at));
+        rest = after;
+        if let (Some(colon), Some(at)) = (colon, word.rfind('@')) {
+            shown.push_str(&word[..=colon]);
+            shown.extend(word[colon + 1..at].chars().map(|_| '*'));
+            rest = &after[at..];
+        }
+    }
+    shown + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +142,19 @@ mod tests {
         let source = SourceText::new("p.yaml", "a: 1\nbc: 22\n", &[]);
         let span = Span { line: 2, column: 5, length: 2 };
         assert_eq!(source.located(span, "wrong"), "p.yaml:2:5: wrong\n  |\n2 | bc: 22\n  |     ^^");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let text = "sink: {connector: postgres, url: postgresql://ann:s3/cr@t@db:5432/x, tabl: a@b}\n";
+        let source = SourceText::new("p.yaml", text, &["sink.url=postgres://ann:s3cret@db/x".into()]);
+        let shown = source.located(Span { line: 1, column: 68, length: 4 }, "wrong");
+        assert!(shown.contains("postgresql://ann:*******@db:5432/x, tabl: a@b}"), "{shown}");
+        let set = source.located(Span { line: 0, column: 1, length: 0 }, "wrong");
+        assert_eq!(set, "--set sink.url=postgres://ann:******@db/x: wrong");
+        assert_eq!(
+            without_passwords("path: s3://bucket/a:b, url: http://h:80/"),
+            "path: s3://bucket/a:b, url: http://h:80/"
+        );
     }
 }

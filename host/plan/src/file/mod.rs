@@ -24,7 +24,10 @@ pub use events::{
 pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
-pub use sinks::{ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, SinkSpec, Truncate};
+pub use sinks::{
+    ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, PluginSink, PostgresSink, SinkSpec,
+    Truncate,
+};
 pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
 pub use values::{ByteSize, Duration, FormatOptions, OptionValue, Spanned, SpannedText};
 

@@ -15,6 +15,10 @@ pub enum SinkSpec {
     File(FileSink),
     /// Keeps the rows in memory, for tests.
     Memory(MemorySink),
+    /// Hands the rows to a plugin's sink function. Spark's `foreachBatch`.
+    Plugin(PluginSink),
+    /// Writes into a table of PostgreSQL, exactly once, in every output mode.
+    Postgres(PostgresSink),
 }
 
 impl SinkSpec {
@@ -24,7 +28,14 @@ impl SinkSpec {
             Self::Console(_) => "console",
             Self::File(_) => "file",
             Self::Memory(_) => "memory",
+            Self::Plugin(_) => "plugin",
+            Self::Postgres(_) => "postgres",
         }
+    }
+
+    /// Whether what it was given lasts: then the query must remember what that was.
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Console(_) | Self::Memory(_))
     }
 }
 
@@ -135,3 +146,36 @@ impl FileFormat {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySink {}
+
+/// Hands the rows to a plugin's sink function, in parts of bounded size. After a failure the same micro-batch comes again:
+/// to write its rows once is the function's own work, for which it has the micro-batch's number.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginSink {
+    /// The sink function, as `plugin.function`.
+    pub plugin: Spanned<String>,
+}
+
+/// Writes into a table of PostgreSQL, exactly once: append adds the rows, update replaces those of the same `key`, complete
+/// replaces all. A micro-batch is one transaction, which also notes its number in the table `pelton_commits` of the same
+/// schema.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PostgresSink {
+    /// The database: `postgresql://user@host:5432/database`, with `?sslmode=require` encrypted. Without a password in it, the
+    /// environment variable `PGPASSWORD` counts.
+    pub url: Spanned<String>,
+    /// The table, as `table` or `schema.table`, to the letter. The schema is `public` unless said.
+    pub table: Spanned<String>,
+    /// In output mode `update`, and only there: the columns by which a row finds the one that it replaces. The table needs
+    /// a unique constraint on them.
+    #[serde(default)]
+    pub key: Vec<Spanned<String>>,
+    /// Makes the table if it is missing. Unless said: yes.
+    #[serde(default = "yes")]
+    pub create_table: bool,
+}
+
+fn yes() -> bool {
+    true
+}

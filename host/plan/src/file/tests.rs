@@ -203,3 +203,21 @@ fn the_json_schema_knows_every_key_and_every_word() {
         assert!(text.contains(word), "{word} is missing in {text}");
     }
 }
+
+#[test]
+fn reads_the_sinks_that_last() {
+    let sink = |text: &str| {
+        let text = GOOD.replace("{connector: console, format: json}", text);
+        PipelineFile::read(&text, "p.yaml", &[]).map(|file| file.sink)
+    };
+    let Ok(SinkSpec::Plugin(plugin)) = sink("{connector: plugin, plugin: flights.store}") else {
+        panic!("a plugin")
+    };
+    assert_eq!(plugin.plugin.value, "flights.store");
+    let postgres = "{connector: postgres, url: 'postgresql://ann:s3cret@db/x', table: a.b, key: [k]}";
+    let Ok(SinkSpec::Postgres(table)) = sink(postgres) else { panic!("a table") };
+    assert_eq!((table.table.value.as_str(), table.key.len(), table.create_table), ("a.b", 1, true));
+    let error = sink(&postgres.replace("key", "keys")).expect_err("refused");
+    assert!(error.message().contains("there is no key 'keys' here; did you mean 'key'?"), "{error}");
+    assert!(!error.message().contains("s3cret"), "{error}");
+}

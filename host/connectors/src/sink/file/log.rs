@@ -8,7 +8,7 @@
 //! ```
 
 use bytes::Bytes;
-use pelton_core::{BatchId, Created, Error, FileInfo, FileManager, QueryId, Result};
+use pelton_core::{BatchId, Created, Error, FileInfo, FileManager, QueryId, Result, create_or_own};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,9 +106,10 @@ impl Log {
         }
     }
 
-    /// Decides that a micro-batch is done.
+    /// Decides that a micro-batch is done. The names of its pending files make each run's entry another.
     pub(super) async fn append(&self, entry: &LogEntry) -> Result<Created> {
-        self.files.create(&format!("{LOG}/{}", entry.batch_id), self.text(entry)?).await
+        let path = format!("{LOG}/{}", entry.batch_id);
+        create_or_own(self.files.as_ref(), &path, self.text(entry)?).await
     }
 
     /// Takes back an entry that was written in error.

@@ -6,7 +6,7 @@
 
 use super::seen::SeenFiles;
 use bytes::Bytes;
-use pelton_core::{Created, Error, FileManager, Result};
+use pelton_core::{Created, Error, FileManager, Result, create_or_own};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -112,10 +112,12 @@ impl FileLog {
         Ok(Arc::new(entries))
     }
 
-    /// Writes the next entry. Another run that wrote it first is an error of kind `Fenced`.
+    /// Writes the next entry. Another run that wrote it first, with other files, is an error of kind `Fenced`. (If they are
+    /// the same, the checkpoint's offset log tells the runs apart.)
     pub(super) async fn append(&mut self, entry: Vec<FileEntry>, seen: &SeenFiles) -> Result<u64> {
         let n = self.last.map_or(0, |last| last + 1);
-        if self.files.create(&n.to_string(), text(entry.iter())?).await? == Created::Exists {
+        let content = text(entry.iter())?;
+        if create_or_own(self.files.as_ref(), &n.to_string(), content).await? == Created::Exists {
             let message = format!("{}/{n} was written by another run of this query", self.files.url());
             return Err(Error::fenced(message).hint("stop one of the two runs"));
         }
@@ -258,6 +260,16 @@ mod tests {
         assert!(error.message().contains("its format is v9"), "{error}");
         files.replace("0", Bytes::from("v1\n{nonsense")).await.unwrap();
         assert_eq!(FileLog::open(files, &mut seen).await.unwrap_err().kind(), ErrorKind::Data);
+    }
+
+    #[tokio::test]
+    async fn an_entry_whose_creation_was_repeated_is_ours() {
+        let files: Arc<dyn FileManager> = Arc::new(MemoryFiles::new());
+        let mut seen = SeenFiles::new(None, false);
+        let mut log = FileLog::open(files.clone(), &mut seen).await.unwrap();
+        let entry = vec![file("a.csv", 1)];
+        files.create("0", text(entry.iter()).unwrap()).await.unwrap();
+        assert_eq!(log.append(entry, &seen).await.unwrap(), 0);
     }
 
     #[tokio::test]

@@ -24,6 +24,7 @@ mod query;
 mod recover;
 mod report;
 mod rows;
+mod tables;
 pub mod testing;
 mod trigger;
 mod watermark;

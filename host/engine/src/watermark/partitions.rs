@@ -68,7 +68,7 @@ pub(crate) fn all_idle(partitions: &PartitionMarks) -> bool {
 }
 
 /// Whether the watermark waits for this partition: no other has an earlier latest event time.
-pub fn holds(partitions: &PartitionMarks, name: &str) -> bool {
+pub(crate) fn holds(partitions: &PartitionMarks, name: &str) -> bool {
     let Some(partition) = partitions.get(name) else { return false };
     let waited_for = partitions.values().filter(|partition| !partition.idle);
     !partition.idle && waited_for.map(|p| p.latest_ms).min() == Some(partition.latest_ms)

@@ -37,7 +37,7 @@ pub mod suggest;
 pub mod table;
 pub mod types;
 
-pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
+pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind};
 pub use clock::{Clock, ManualClock};
 pub use dataflow::{
     Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, PerPartition, WatermarkInfo,

@@ -28,17 +28,13 @@ use futures::{TryStreamExt, future};
 use pelton_checkpoint::{CommitEntry, DeadLetterFile, LayoutId, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit, StateStore,
-    TableVersion,
+    BatchId, BatchInfo, END_OF_TIME_MS, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit,
+    StateStore, TableVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-/// A watermark behind all event times: what is told to the one micro-batch of a bounded run. In microseconds it still
-/// fits its type.
-const END_OF_TIME_MS: i64 = i64::MAX / 2000;
 
 /// What a trigger led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

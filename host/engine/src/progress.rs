@@ -264,7 +264,7 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 }
 
 /// `2026-11-30T06:19:49.456Z`; a time outside the calendar shows as its number.
-pub(crate) fn iso8601(time_ms: i64) -> String {
+pub fn iso8601(time_ms: i64) -> String {
     DateTime::from_timestamp_millis(time_ms)
         .map_or_else(|| time_ms.to_string(), |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }

@@ -18,4 +18,4 @@ mod tests;
 mod watermark;
 
 pub use dataflow::QueryDataflow;
-pub use explain::explain;
+pub use explain::{OperatorWait, explain, waits};

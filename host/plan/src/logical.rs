@@ -169,7 +169,7 @@ impl LogicalPlan {
             watermarks: resolver.watermarks,
             watermark_policy: file.watermark_policy,
             on_late: file.on_late,
-            output_mode: file.output_mode.into(),
+            output_mode: file.output_mode.value.into(),
             trigger: file.trigger.into(),
             sink: file.sink.connector(),
             time_zone: file.time_zone().to_owned(),

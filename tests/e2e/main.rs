@@ -25,3 +25,5 @@ mod oracle;
 mod pages;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
+/// Static tables that change between a crash and the rerun.
+mod tables;

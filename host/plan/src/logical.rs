@@ -265,11 +265,13 @@ impl<'a> Resolver<'a> {
         }
         let delay_ms = spec.delay.interval().as_millis();
         let index = self.watermarks.len();
+        let per_partition = self.per_partition(&plan, spec)?;
+        let column_name = field.name().clone();
         self.watermarks.push(WatermarkInfo {
             name: name.to_owned(),
-            column: field.name().clone(),
+            column: column_name,
             delay_ms,
-            per_partition: self.per_partition(&plan, spec)?,
+            per_partition,
         });
         Ok(StreamNode::over(plan, StreamOp::Watermark { index, column, delay_ms }))
     }

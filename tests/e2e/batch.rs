@@ -73,3 +73,30 @@ fn at_the_end_of_a_batch_every_window_is_final_and_no_row_was_late() -> Result<(
     ensure!(!sorted.is_empty() && appended == sorted, "{appended:#?}\nis not\n{sorted:#?}");
     Ok(())
 }
+
+/// Rows as the batch gives them, in some order.
+fn sorted(pipeline: &Path) -> Result<Vec<String>> {
+    let mut rows = lines(pipeline, &["--batch"])?;
+    rows.sort();
+    Ok(rows)
+}
+
+#[test]
+fn at_the_end_of_a_batch_what_has_no_time_is_final_too() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let input = folder.path().join("in");
+    std::fs::create_dir_all(&input)?;
+    let rows = "{\"k\":\"a\",\"v\":1,\"ts\":\"2026-01-01T00:00:01Z\"}\n{\"k\":\"b\",\"v\":2}\n";
+    std::fs::write(input.join("0.jsonl"), rows)?;
+    let grouped = pipeline(folder.path(), "append", "sql: SELECT ts, count(*) AS n FROM input GROUP BY ts")?;
+    let expected = ["{\"n\":1}", "{\"ts\":\"2026-01-01T00:00:01.000Z\",\"n\":1}"];
+    ensure!(sorted(&grouped)? == expected, "{:#?}", sorted(&grouped)?);
+
+    // No row of `b` is the match of another one, and its time says nothing.
+    let join = "sql: SELECT l.k, r.v FROM input l LEFT JOIN input r ON l.k = r.k AND r.v > 5 AND r.ts >= l.ts AND r.ts <= \
+                l.ts + INTERVAL 5 SECONDS";
+    let joined = pipeline(folder.path(), "append", join)?;
+    let expected = ["{\"k\":\"a\"}", "{\"k\":\"b\"}"];
+    ensure!(sorted(&joined)? == expected, "{:#?}", sorted(&joined)?);
+    Ok(())
+}

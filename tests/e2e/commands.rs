@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use pelton_tests::Pelton;
 
 mod basics;
+mod explain;
 mod pipe;
 mod scaffold;
 mod testing;

@@ -28,3 +28,5 @@ mod pages;
 mod postgres;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
+/// Static tables that change between a crash and the rerun.
+mod tables;

@@ -29,6 +29,8 @@ fn offsets(id: u64) -> OffsetEntry {
         watermark_ms: None,
         late_watermark_ms: None,
         watermark_policy: None,
+        partitions: BTreeMap::new(),
+        tables: BTreeMap::new(),
         sources: BTreeMap::from([("s".to_owned(), source)]),
         plugins: BTreeMap::new(),
         sink: None,
@@ -41,6 +43,7 @@ fn commit(id: u64) -> CommitEntry {
     CommitEntry {
         next_watermark_ms: Some(7),
         watermarks: BTreeMap::from([("w".to_owned(), 9)]),
+        partitions: BTreeMap::new(),
         state: Some(StateCommit(id.into())),
         layout: None,
         sink: SinkCommit::default(),
@@ -149,8 +152,8 @@ fn entries_say_nothing_of_time_and_state_where_there_is_none() {
         checkpoint.write_offsets(BatchId(0), &offsets(0)).await.unwrap();
         checkpoint.write_commit(BatchId(0), &plain).await.unwrap();
         let absent = [
-            ("offsets/0", &["late_watermark_ms", "watermark_policy", "sink"][..]),
-            ("commits/0", &["watermarks", "state"]),
+            ("offsets/0", &["late_watermark_ms", "watermark_policy", "partitions", "tables", "sink"][..]),
+            ("commits/0", &["watermarks", "partitions", "state"]),
         ];
         for (path, words) in absent {
             let text = files.read(path).await.unwrap().unwrap();

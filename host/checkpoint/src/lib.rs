@@ -19,6 +19,8 @@ pub use checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, Opening, Resume};
 pub use dead_letters::DeadLetterFile;
 pub use entry::FORMAT_VERSION;
 pub use layouts::LayoutId;
-pub use log::{CommitEntry, CommitLog, OffsetEntry, OffsetLog, SinkCommit, SourceOffsets};
+pub use log::{
+    CommitEntry, CommitLog, OffsetEntry, OffsetLog, PartitionMark, PartitionMarks, SinkCommit, SourceOffsets,
+};
 pub use metadata::Metadata;
 pub use recovery::ResumePoint;

@@ -8,8 +8,8 @@ use crate::entry::{self, Damage};
 use crate::layout;
 use crate::layouts::LayoutId;
 use pelton_core::{
-    BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId, StateCommit, WatermarkPolicy,
-    create_or_own,
+    BatchId, Created, Error, FileManager, Offset, PluginDigest, Result, RunId, StateCommit, TableVersion,
+    WatermarkPolicy, create_or_own,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,14 @@ pub struct OffsetEntry {
     /// How the query's watermark follows from several. It is the checkpoint's for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watermark_policy: Option<WatermarkPolicy>,
+    /// The watermarks that are kept by partition, by name, as they were when it was planned: which partitions are idle.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub partitions: BTreeMap<String, PartitionMarks>,
     /// What it reads, by the source's name.
     pub sources: BTreeMap<String, SourceOffsets>,
+    /// What its static tables are read from, by their name in the pipeline file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, TableVersion>,
     /// The plugins it runs with, by their name in the pipeline file.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginDigest>,
@@ -42,6 +48,23 @@ pub struct OffsetEntry {
     pub sink: Option<String>,
     /// The run that wrote the entry: two runs never write the same one.
     pub run_id: RunId,
+}
+
+/// How far each partition of a watermark is, by name: `source/partition`, or the source's if it is not divided.
+pub type PartitionMarks = BTreeMap<String, PartitionMark>;
+
+/// How far a partition of a watermark is. Times are milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionMark {
+    /// Its latest event time; null if it has delivered nothing.
+    pub latest_ms: Option<i64>,
+    /// The time of the last micro-batch that read something of it, or left something unread.
+    pub active_ms: i64,
+    /// It had nothing to read beyond the micro-batch when that was planned.
+    pub caught_up: bool,
+    /// It has been caught up for so long that it holds the watermark back no longer.
+    pub idle: bool,
 }
 
 /// What a micro-batch reads of one source: after `start`, up to and including `end`.
@@ -66,6 +89,9 @@ pub struct CommitEntry {
     /// query's own, so that after a restart every source begins anew to hold it back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub watermarks: BTreeMap<String, i64>,
+    /// How far the partitions of those watermarks are that are kept by partition.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub partitions: BTreeMap<String, PartitionMarks>,
     /// Where the state after this micro-batch is found; only the state store reads it. None: the query has no state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateCommit>,
@@ -212,6 +238,8 @@ mod tests {
             watermark_ms: None,
             late_watermark_ms: None,
             watermark_policy: None,
+            partitions: BTreeMap::new(),
+            tables: BTreeMap::new(),
             sources: BTreeMap::from([("flights".to_owned(), offsets)]),
             plugins: BTreeMap::from([("p".to_owned(), PluginDigest("ab".repeat(32)))]),
             sink: None,

@@ -47,7 +47,7 @@ impl Metadata {
     }
 
     /// Refuses the checkpoint of another query.
-    pub(crate) fn check_name(&self, query_name: &str, url: &str) -> Result<()> {
+    pub fn check_name(&self, query_name: &str, url: &str) -> Result<()> {
         if self.query_name == query_name {
             return Ok(());
         }

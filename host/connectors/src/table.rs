@@ -8,14 +8,15 @@ use crate::source::Stores;
 use crate::source::file::{FileSource, FileSourceOptions};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
 use futures::TryStreamExt;
 use pelton_core::{
-    BatchId, Decoded, Error, FileManager, Interval, MalformedPolicy, MemoryFiles, OffsetRange, ReadLimit,
-    Result, Source, Table, TableRows,
+    BatchId, Decoded, Error, Interval, MalformedPolicy, MemoryFiles, Offset, OffsetRange, ReadLimit, Result,
+    Source, Table, TableRows, TableVersion,
 };
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::runtime::Handle;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows that never change.
 pub struct GivenTable {
@@ -45,90 +46,108 @@ impl Table for GivenTable {
     }
 }
 
-/// The rows of files, read when the table is opened and, if asked for, again when the files have changed.
+/// The rows of files, read when the table is opened and, if asked for, again when the files have changed. What a
+/// micro-batch reads is fixed by the list of files that it was planned with.
 pub struct FileTable {
     name: String,
     options: FileSourceOptions,
     stores: Stores,
     schema: SchemaRef,
     reload: bool,
-    runtime: Handle,
-    known: Mutex<Known>,
+    opened: Version,
+    current: Mutex<Version>,
 }
 
-/// What was read last, and for which micro-batch that was seen to be the newest.
-struct Known {
-    seen_by: Option<BatchId>,
-    files: Vec<u8>,
+/// Rows, and the list of files that they were read from.
+#[derive(Clone)]
+struct Version {
+    files: Value,
     rows: TableRows,
 }
 
 impl FileTable {
-    /// Reads the files. Must be called within a tokio runtime, and [`Table::rows`] of a table that reloads on a thread
-    /// of it that may block.
+    /// Reads the files.
     pub async fn open(name: &str, options: FileSourceOptions, reload: bool, stores: &Stores) -> Result<Self> {
         let infer_schema = options.schema.is_none();
         // Other than in a stream, no file is too old.
         let max_file_age = Interval::from_micros(i64::MAX);
         let options = FileSourceOptions { infer_schema, max_file_age, ..options };
-        let (schema, files, rows) = read(name, &options, stores, None).await?;
-        let known = Known { seen_by: None, files, rows: TableRows { version: 0, rows } };
+        let source = open(name, &options, stores).await?;
+        let (schema, files) = (Arc::new(source.full_schema()), list(&source).await?);
+        let rows = TableRows { version: 0, rows: read(name, &source, &files).await? };
+        let opened = Version { files, rows };
         Ok(Self {
             name: name.to_owned(),
-            options,
+            // The schema stays what it was at the start, whatever new files hold.
+            options: FileSourceOptions { schema: Some(Arc::<Schema>::clone(&schema)), ..options },
             stores: stores.clone(),
             schema,
             reload,
-            runtime: Handle::current(),
-            known: Mutex::new(known),
+            current: Mutex::new(opened.clone()),
+            opened,
         })
+    }
+
+    fn current(&self) -> MutexGuard<'_, Version> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+#[async_trait]
 impl Table for FileTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    fn rows(&self, batch_id: BatchId) -> Result<TableRows> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.reload || known.seen_by == Some(batch_id) {
-            return Ok(known.rows.clone());
+    async fn latest(&self) -> Result<Option<TableVersion>> {
+        let files = match self.reload {
+            true => list(&open(&self.name, &self.options, &self.stores).await?).await?,
+            false => self.opened.files.clone(),
+        };
+        Ok(Some(TableVersion(files)))
+    }
+
+    async fn pin(&self, TableVersion(files): &TableVersion) -> Result<()> {
+        let before = self.current().clone();
+        if before.files == *files {
+            return Ok(());
         }
-        // The schema stays what it was at the start, whatever new files hold.
-        let options = FileSourceOptions { schema: Some(self.schema.clone()), ..self.options.clone() };
-        let again = self.runtime.block_on(read(&self.name, &options, &self.stores, Some(&known.files)));
-        let (_, files, rows) = again.map_err(|e| e.context(format_args!("table '{}'", self.name)))?;
-        if files != known.files {
-            let version = known.rows.version + 1;
-            known.rows = TableRows { version, rows };
-            known.files = files;
-        }
-        known.seen_by = Some(batch_id);
-        Ok(known.rows.clone())
+        let rows = match self.opened.files == *files {
+            true => self.opened.rows.rows.clone(),
+            false => {
+                let source = open(&self.name, &self.options, &self.stores).await?;
+                read(&self.name, &source, files).await?
+            }
+        };
+        let version = before.rows.version + 1;
+        *self.current() = Version { files: files.clone(), rows: TableRows { version, rows } };
+        Ok(())
+    }
+
+    fn rows(&self, _: BatchId) -> Result<TableRows> {
+        Ok(self.current().rows.clone())
     }
 }
 
-/// The schema, the list of files as bytes, and the rows; none if the list is `unless` still.
-async fn read(
-    name: &str,
-    options: &FileSourceOptions,
-    stores: &Stores,
-    unless: Option<&[u8]>,
-) -> Result<(SchemaRef, Vec<u8>, RecordBatch)> {
-    let log = Arc::new(MemoryFiles::new());
-    let source = FileSource::open(name, options, Arc::<MemoryFiles>::clone(&log), stores).await?;
-    let schema: SchemaRef = Arc::new(source.full_schema());
-    let end = source.latest_offset(None, ReadLimit::All, 0).await?;
-    let mut files = Vec::new();
-    for file in log.list("").await? {
-        files.extend(log.read(&file.path).await?.unwrap_or_default());
+/// A source over the files, with a log of its own that nobody keeps.
+async fn open(name: &str, options: &FileSourceOptions, stores: &Stores) -> Result<FileSource> {
+    FileSource::open(name, options, Arc::new(MemoryFiles::new()), stores).await
+}
+
+/// The files that are there now.
+async fn list(source: &FileSource) -> Result<Value> {
+    match source.latest_offset(None, ReadLimit::All, 0).await? {
+        Some(offset) => source.files_of(&offset).await,
+        None => Ok(json!([])),
     }
-    let Some(end) = end.filter(|_| unless != Some(&files[..])) else {
-        return Ok((schema.clone(), files, RecordBatch::new_empty(schema)));
-    };
-    let range = OffsetRange { start: None, end };
-    let mut blocks = source.read(BatchId::FIRST, &range).await?;
+}
+
+/// The rows of these files, if they are still what they were.
+async fn read(name: &str, source: &FileSource, files: &Value) -> Result<RecordBatch> {
+    let end = source.offset_of(files).await?;
+    let start = end.0["log_offset"].as_u64().and_then(|n| n.checked_sub(1));
+    let start = start.map(|n| Offset(json!({"log_offset": n})));
+    let mut blocks = source.read(BatchId::FIRST, &OffsetRange { start, end }).await?;
     let mut batches = Vec::new();
     while let Some(block) = blocks.try_next().await? {
         let decoded = tokio::task::spawn_blocking(move || block.decode()).await;
@@ -140,11 +159,80 @@ async fn read(
         }
         batches.extend(more);
     }
-    let rows = one_batch(&schema, &batches)?;
-    Ok((schema, files, rows))
+    one_batch(&Arc::new(source.full_schema()), &batches)
 }
 
 fn one_batch(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
     let same = |batch: &RecordBatch| batch.clone().with_schema(schema.clone());
     Ok(concat_batches(schema, &batches.iter().map(same).collect::<Result<Vec<_>, _>>()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::file::FileFormat;
+    use arrow::array::AsArray;
+    use pelton_core::ErrorKind;
+    use std::path::Path;
+
+    async fn open_in(directory: &Path, reload: bool) -> FileTable {
+        let path = directory.join("*.jsonl").to_string_lossy().into_owned();
+        let options = FileSourceOptions::new([path], FileFormat::Json);
+        FileTable::open("items", options, reload, &Stores::new([])).await.unwrap()
+    }
+
+    fn items(table: &FileTable) -> Vec<String> {
+        let rows = table.rows(BatchId(0)).unwrap().rows;
+        rows.column(0).as_string::<i32>().iter().flatten().map(str::to_owned).collect()
+    }
+
+    fn write(directory: &Path, name: &str, item: &str) {
+        std::fs::write(directory.join(name), format!("{{\"item\":\"{item}\"}}\n")).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_version_is_read_as_it_was_or_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), "a.jsonl", "tea");
+        let table = open_in(directory.path(), true).await;
+        let first = table.latest().await.unwrap().unwrap();
+        write(directory.path(), "b.jsonl", "milk");
+        assert_eq!(items(&table), ["tea"], "nothing is pinned yet");
+        let second = table.latest().await.unwrap().unwrap();
+        table.pin(&second).await.unwrap();
+        assert_eq!(items(&table), ["tea", "milk"]);
+        assert_eq!(table.rows(BatchId(0)).unwrap().version, 1);
+
+        // Another process, for which the second is what it finds, reads the first.
+        let restarted = open_in(directory.path(), true).await;
+        restarted.pin(&first).await.unwrap();
+        assert_eq!(items(&restarted), ["tea"]);
+        write(directory.path(), "a.jsonl", "coffee");
+        let restarted = open_in(directory.path(), true).await;
+        let changed = restarted.pin(&first).await.unwrap_err();
+        assert_eq!(changed.kind(), ErrorKind::Data);
+        assert!(changed.message().contains("has changed since it was listed"), "{changed}");
+        std::fs::remove_file(directory.path().join("b.jsonl")).unwrap();
+        let gone = open_in(directory.path(), true).await.pin(&second).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::Data);
+    }
+
+    #[tokio::test]
+    async fn a_table_that_is_not_reloaded_stays_what_it_was_at_the_start() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), "a.jsonl", "tea");
+        let old = open_in(directory.path(), false).await.latest().await.unwrap().unwrap();
+        write(directory.path(), "b.jsonl", "milk");
+        let table = open_in(directory.path(), false).await;
+        let now = table.latest().await.unwrap().unwrap();
+        table.pin(&old).await.unwrap();
+        assert_eq!(items(&table), ["tea"]);
+        assert_eq!(
+            table.latest().await.unwrap().unwrap(),
+            now,
+            "the next micro-batch sees what the start saw"
+        );
+        table.pin(&now).await.unwrap();
+        assert_eq!(items(&table), ["tea", "milk"]);
+    }
 }

@@ -72,6 +72,18 @@ pub struct WatermarkInfo {
     pub column: String,
     /// How far behind the latest event time it stays, in milliseconds.
     pub delay_ms: i64,
+    /// It follows the slowest partition. None, as in Spark: it follows the latest event of all.
+    pub per_partition: Option<PerPartition>,
+}
+
+/// How a watermark follows the partitions of its sources. Flink's watermark by split, with its idleness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerPartition {
+    /// The sources whose rows it sees, by name.
+    pub sources: Vec<String>,
+    /// For how long a partition must have had nothing to read until it is idle and holds the watermark back no longer,
+    /// in milliseconds. None: for ever.
+    pub idle_timeout_ms: Option<i64>,
 }
 
 /// A stateful operator of a query.

@@ -37,9 +37,11 @@ pub mod suggest;
 pub mod table;
 pub mod types;
 
-pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
+pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind};
 pub use clock::{Clock, ManualClock};
-pub use dataflow::{Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, WatermarkInfo};
+pub use dataflow::{
+    Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, PerPartition, WatermarkInfo,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, create_or_own};
 pub use function::{
@@ -55,7 +57,7 @@ pub use interval::Interval;
 pub use offset::{Offset, OffsetRange};
 pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
-pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
+pub use source::{Block, BlockStream, Decoded, PartitionStatus, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};
 pub use state_layout::{DEFINITION_WORDS, StateColumn, StateFact, StateLayout};
-pub use table::{Table, TableRows};
+pub use table::{Table, TableRows, TableVersion};

@@ -24,10 +24,34 @@ pub trait Source: Send + Sync {
         limit: ReadLimit,
         now_ms: i64,
     ) -> Result<Option<Offset>>;
+    /// The source's partitions as a micro-batch over `start..end` is planned; asked right after `latest_offset`, and only
+    /// if a watermark is kept by partition. Unless said otherwise a source is one partition without a name.
+    async fn partitions(
+        &self,
+        start: Option<&Offset>,
+        end: Option<&Offset>,
+        _now_ms: i64,
+    ) -> Result<Vec<PartitionStatus>> {
+        // Who has said that there is nothing new has nothing beyond; who gives something may have more.
+        let has_data = start != end;
+        Ok(vec![PartitionStatus { name: String::new(), has_data, caught_up: !has_data }])
+    }
     /// The rows of a range, as blocks in a fixed order. The same range gives the same blocks, for ever.
     async fn read(&self, batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream>;
     /// All up to `end` is committed: what lies before need not be kept for this query.
     async fn commit(&self, end: &Offset) -> Result<()>;
+}
+
+/// A part of a source that has its own order of events. Kafka's word; Flink calls it a split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionStatus {
+    /// Its name within the source, the same for ever; empty if the source is not divided.
+    pub name: String,
+    /// The planned micro-batch reads something of it.
+    pub has_data: bool,
+    /// There is nothing to read beyond the planned micro-batch, for certain: neither left back by an admission limit nor
+    /// by the end that `available_now` has fixed.
+    pub caught_up: bool,
 }
 
 /// Raw records in reading order. Reading is the stream's work, decoding the blocks': many at once.
@@ -37,6 +61,10 @@ pub type BlockStream = BoxStream<'static, Result<Box<dyn Block>>>;
 pub trait Block: Send {
     /// Bytes of input that it holds (as read, before decompression if it is known).
     fn input_bytes(&self) -> u64;
+    /// The partition that it comes from, by the name that [`Source::partitions`] gives.
+    fn partition(&self) -> &str {
+        ""
+    }
     /// Decodes it; runs on a worker thread and does no I/O.
     fn decode(self: Box<Self>) -> Result<Decoded>;
 }

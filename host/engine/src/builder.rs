@@ -9,10 +9,11 @@ use crate::query::{Input, Listener, Logic, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
 use crate::trigger;
-use crate::watermark::WatermarkTracker;
+use crate::watermark::{Recorded, WatermarkTracker};
 use pelton_checkpoint::Resume;
 use pelton_core::{
-    Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Trigger, WatermarkPolicy,
+    Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Table, Trigger,
+    WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct QueryBuilder {
     rerun_with_current_plugins: bool,
     accept_changed_state: BTreeSet<String>,
     reset_state: ResetState,
+    tables: Vec<(String, Arc<dyn Table>)>,
+    rerun_with_current_tables: bool,
     state: Option<Box<dyn StateStore>>,
     watermark_policy: WatermarkPolicy,
     bounded: bool,
@@ -53,6 +56,8 @@ impl QueryBuilder {
             rerun_with_current_plugins: false,
             accept_changed_state: BTreeSet::new(),
             reset_state: ResetState::Nothing,
+            tables: Vec::new(),
+            rerun_with_current_tables: false,
             state: None,
             watermark_policy: WatermarkPolicy::default(),
             bounded: false,
@@ -111,6 +116,22 @@ impl QueryBuilder {
     #[must_use]
     pub fn reset_state(mut self, reset: ResetState) -> Self {
         self.reset_state = reset;
+        self
+    }
+
+    /// Adds a static table under its name in the pipeline file: what it is read from is written down with each
+    /// micro-batch, so that a rerun reads the same.
+    #[must_use]
+    pub fn table(mut self, name: impl Into<String>, table: Arc<dyn Table>) -> Self {
+        self.tables.push((name.into(), table));
+        self
+    }
+
+    /// Lets a micro-batch that is run again read its tables as they are now: the way out if what they were read from is
+    /// gone. As with [`QueryBuilder::rerun_with_current_plugins`] it still has its effect once.
+    #[must_use]
+    pub fn rerun_with_current_tables(mut self, allowed: bool) -> Self {
+        self.rerun_with_current_tables = allowed;
         self
     }
 
@@ -226,6 +247,8 @@ impl QueryBuilder {
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
             checkpoint,
             inputs: self.inputs,
+            tables: self.tables,
+            rerun_with_current_tables: self.rerun_with_current_tables,
             logic: Arc::new(logic),
             layout,
             rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
@@ -285,13 +308,13 @@ impl QueryBuilder {
                 self.watermark_policy
             );
         }
-        let nothing = BTreeMap::new();
-        let marks = resume.last_commit().map_or(&nothing, |commit| &commit.watermarks);
-        let query_ms = match resume {
-            Resume::Fresh => None,
-            Resume::Rerun { entry, .. } => entry.watermark_ms,
-            Resume::Next { commit, .. } => commit.next_watermark_ms,
+        let last = resume.last_commit();
+        let (partitions, query_ms) = match resume {
+            Resume::Fresh => (BTreeMap::new(), None),
+            Resume::Rerun { entry, .. } => (entry.partitions.clone(), entry.watermark_ms),
+            Resume::Next { commit, .. } => (commit.partitions.clone(), commit.next_watermark_ms),
         };
-        WatermarkTracker::new(logic.dataflow.watermarks(), policy, marks, query_ms)
+        let marks = last.map(|commit| commit.watermarks.clone()).unwrap_or_default();
+        WatermarkTracker::new(logic.dataflow.watermarks(), policy, &Recorded { marks, partitions, query_ms })
     }
 }

@@ -16,6 +16,7 @@ mod builder;
 mod clock;
 mod compatible;
 mod fit;
+pub mod live;
 mod meters;
 mod micro_batch;
 mod position;
@@ -25,6 +26,7 @@ mod recover;
 mod report;
 mod reset;
 mod rows;
+mod tables;
 pub mod testing;
 mod trigger;
 mod watermark;
@@ -43,6 +45,8 @@ pub use trigger::next_trigger_ms;
 mod changed_state_tests;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod partition_tests;
 #[cfg(test)]
 mod query_tests;
 #[cfg(test)]

@@ -22,20 +22,19 @@ use crate::meters::Meters;
 use crate::progress::{DurationMs, millis};
 use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
-use crate::watermark::EventTimes;
+use crate::watermark::partitions::SourcePartitions;
+use crate::watermark::{EventTimes, WatermarkTracker};
 use futures::{TryStreamExt, future};
 use pelton_checkpoint::{CommitEntry, DeadLetterFile, LayoutId, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit, StateStore,
+    BatchId, BatchInfo, END_OF_TIME_MS, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit,
+    StateStore, TableVersion,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-/// A watermark behind all event times: what is told to the one micro-batch of a bounded run. In microseconds it still
-/// fits its type.
-const END_OF_TIME_MS: i64 = i64::MAX / 2000;
 
 /// What a trigger led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +68,11 @@ pub(crate) struct BatchContext {
 }
 
 impl BatchContext {
+    /// What its static tables are read from.
+    pub(crate) fn tables(&self) -> &BTreeMap<String, TableVersion> {
+        &self.entry.tables
+    }
+
     fn is_stateful(&self) -> bool {
         !self.logic.dataflow.operators().is_empty()
     }
@@ -95,17 +99,21 @@ impl Query {
             None => {
                 let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
                 let available = self.ask_sources(time_ms).await?;
-                let without_data = self.wants_batch_without_data();
+                let watermarks = self.planned_watermarks(&available, time_ms).await?;
+                let without_data = self.wants_batch_without_data(&watermarks);
                 let Some(ranges) = admission::plan_batch(&available, without_data) else {
                     return Ok(Turn::Idle);
                 };
-                let mut batch = self.new_batch(time_ms, ranges);
+                self.watermarks = watermarks;
+                let tables = self.latest_tables().await?;
+                let mut batch = self.new_batch(time_ms, ranges, tables);
                 batch.spent.latest_offset = millis(started.elapsed());
                 self.write_offsets(&mut batch).await?;
                 batch
             }
         };
         let working = Stopwatch::start();
+        self.pin_tables(&batch).await?;
         let rows = self.rows(&mut batch).await?;
         self.write_sink(&mut batch, rows).await?;
         batch.spent.add_batch = millis(working.elapsed());
@@ -137,15 +145,38 @@ impl Query {
         future::try_join_all(asked).await
     }
 
-    /// Whether the last micro-batch has moved the watermark to where something expires or becomes final.
-    fn wants_batch_without_data(&self) -> bool {
-        let (ran_with, next) = (self.position.last_watermark_ms, self.watermarks.current_ms());
+    /// The watermarks that a micro-batch over this would run with. They count from when one is really planned.
+    async fn planned_watermarks(&self, available: &[Available], time_ms: i64) -> Result<WatermarkTracker> {
+        let mut partitions = Vec::new();
+        for (input, Available { position, latest }) in self.inputs.iter().zip(available) {
+            if self.watermarks.watches_partitions_of(&input.name) {
+                let (start, end) = (position.as_ref(), latest.as_ref().or(position.as_ref()));
+                let told = input.source.partitions(start, end, time_ms).await;
+                let told = told.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
+                partitions.push(SourcePartitions { source: &input.name, partitions: told });
+            }
+        }
+        let mut planned = self.watermarks.clone();
+        if !partitions.is_empty() {
+            planned.plan(&partitions, time_ms);
+        }
+        Ok(planned)
+    }
+
+    /// Whether the watermark has moved since the last micro-batch to where something expires or becomes final.
+    fn wants_batch_without_data(&self, planned: &WatermarkTracker) -> bool {
+        let (ran_with, next) = (self.position.last_watermark_ms, planned.current_ms());
         self.no_data_batches
             && self.position.has_run
             && self.logic.dataflow.wants_batch_without_data(ran_with, next)
     }
 
-    fn new_batch(&self, time_ms: i64, ranges: Vec<SourceOffsets>) -> BatchContext {
+    fn new_batch(
+        &self,
+        time_ms: i64,
+        ranges: Vec<SourceOffsets>,
+        tables: BTreeMap<String, TableVersion>,
+    ) -> BatchContext {
         let named = self.inputs.iter().map(|input| input.name.clone()).zip(ranges.iter().cloned());
         let digests = self.logic.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.digest.clone()));
         let (watermark_ms, late_watermark_ms) = match (self.watermarks.current_ms(), self.bounded) {
@@ -159,7 +190,9 @@ impl Query {
             watermark_ms,
             late_watermark_ms,
             watermark_policy: watermark_ms.map(|_| self.watermarks.policy()),
+            partitions: self.watermarks.record_partitions(),
             sources: named.collect(),
+            tables,
             plugins: digests.collect(),
             sink: Some(self.sink.kind()),
             run_id: self.checkpoint.run_id().clone(),
@@ -185,8 +218,10 @@ impl Query {
         is_rerun: bool,
     ) -> BatchContext {
         // A plan that has changed since the entry was written may have its first watermark, or none any more.
-        let watermarks = logic.dataflow.watermarks().len();
-        let known = |recorded: Option<i64>| (watermarks > 0).then(|| recorded.unwrap_or(0));
+        let watermarks = logic.dataflow.watermarks();
+        let event_times = Arc::new(EventTimes::new(watermarks));
+        let has_watermarks = !watermarks.is_empty();
+        let known = |recorded: Option<i64>| has_watermarks.then(|| recorded.unwrap_or(0));
         let info = BatchInfo {
             query_id: self.checkpoint.metadata().query_id.clone(),
             batch_id: self.position.batch_id,
@@ -201,7 +236,7 @@ impl Query {
             logic,
             is_rerun,
             meters: Arc::new(Meters::new(self.inputs.len())),
-            event_times: Arc::new(EventTimes::new(watermarks)),
+            event_times,
             operators: Vec::new(),
             state: None,
             layout,
@@ -243,7 +278,7 @@ impl Query {
             let range = OffsetRange { start: range.start.clone(), end };
             let blocks = input.source.read(batch_id, &range).await;
             let blocks = blocks.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
-            inputs.push(InputRows { index, blocks });
+            inputs.push(InputRows { index, name: input.name.as_str().into(), blocks });
         }
         batch.spent.get_batch = millis(watch.elapsed());
         Ok(RowsOfBatch {
@@ -297,11 +332,12 @@ impl Query {
     /// Step 8. From here on the query stands behind this micro-batch. Old entries of the logs go at the same time.
     async fn write_commit(&mut self, batch: &mut BatchContext) -> Result<()> {
         let watch = Stopwatch::start();
-        self.watermarks.advance(&batch.event_times.latest());
+        self.watermarks.advance(&batch.event_times.latest(), batch.info.time_ms);
         let SinkReport { rows, bytes, files, .. } = batch.sink;
         let commit = CommitEntry {
             next_watermark_ms: self.watermarks.current_ms(),
             watermarks: self.watermarks.record(),
+            partitions: self.watermarks.record_partitions(),
             state: batch.state.take(),
             layout: batch.layout.take(),
             sink: SinkCommit { rows, bytes, files },

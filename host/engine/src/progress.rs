@@ -101,6 +101,27 @@ pub struct WatermarkProgress {
     pub max: Option<String>,
     /// Where it is now.
     pub watermark: String,
+    /// The query's watermark waits for it: no other is further behind (with policy `max`: further ahead).
+    pub holds: bool,
+    /// How far its partitions are, if it is kept by partition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<PartitionProgress>,
+}
+
+/// How far a partition of a watermark is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PartitionProgress {
+    /// `source/partition`; the source's name if it is not divided.
+    pub name: String,
+    /// Its latest event time so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// It had nothing to read beyond the micro-batch.
+    pub caught_up: bool,
+    /// It has had nothing to read for so long that it is left out.
+    pub idle: bool,
+    /// The watermark waits for it.
+    pub holds: bool,
 }
 
 /// What a stateful operator did. Spark's `StateOperatorProgress`.
@@ -243,7 +264,7 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 }
 
 /// `2026-11-30T06:19:49.456Z`; a time outside the calendar shows as its number.
-pub(crate) fn iso8601(time_ms: i64) -> String {
+pub fn iso8601(time_ms: i64) -> String {
     DateTime::from_timestamp_millis(time_ms)
         .map_or_else(|| time_ms.to_string(), |time| time.to_rfc3339_opts(SecondsFormat::Millis, true))
 }

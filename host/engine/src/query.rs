@@ -14,7 +14,7 @@ use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, LayoutId};
 use pelton_core::{
     Clock, Dataflow, FileManager, PluginDigest, ReadLimit, Result, Sink, Source, StateLayout, StateStore,
-    Trigger,
+    Table, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -75,6 +75,10 @@ pub struct RunControl {
 pub struct Query {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) inputs: Vec<Input>,
+    /// The static tables, by their name in the pipeline file.
+    pub(crate) tables: Vec<(String, Arc<dyn Table>)>,
+    /// A micro-batch that runs again reads them as they are now.
+    pub(crate) rerun_with_current_tables: bool,
     pub(crate) logic: Arc<Logic>,
     /// What the state after a micro-batch consists of, if the query is stateful.
     pub(crate) layout: Option<LayoutId>,

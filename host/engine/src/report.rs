@@ -7,9 +7,11 @@ use crate::clock::Stopwatch;
 use crate::meters::InputMeter;
 use crate::micro_batch::BatchContext;
 use crate::progress::{
-    self, EventTime, Progress, SinkProgress, SourceProgress, StateOperatorProgress, WatermarkProgress, millis,
+    self, EventTime, PartitionProgress, Progress, SinkProgress, SourceProgress, StateOperatorProgress,
+    WatermarkProgress, millis,
 };
 use crate::query::{Input, Query};
+use crate::watermark::{Mark, partitions};
 use pelton_checkpoint::SourceOffsets;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -49,13 +51,26 @@ impl Query {
     }
 
     fn event_time(&self, batch: &BatchContext) -> EventTime {
-        let marks = self.watermarks.marks().iter().zip(batch.event_times.latest());
+        let marks = self.watermarks.marks().iter().zip(batch.event_times.latest().all);
         let marks = marks.map(|(mark, latest)| WatermarkProgress {
             name: mark.name.clone(),
             max: latest.map(progress::iso8601),
             watermark: progress::iso8601(mark.at_ms),
+            holds: self.watermarks.waits_for(mark),
+            partitions: Self::partitions(mark),
         });
         EventTime { watermark: batch.info.watermark_ms.map(progress::iso8601), watermarks: marks.collect() }
+    }
+
+    fn partitions(mark: &Mark) -> Vec<PartitionProgress> {
+        let partitions = mark.partitions.iter().map(|(name, partition)| PartitionProgress {
+            name: name.clone(),
+            max: partition.latest_ms.map(progress::iso8601),
+            caught_up: partition.caught_up,
+            idle: partition.idle,
+            holds: partitions::holds(&mark.partitions, name),
+        });
+        partitions.collect()
     }
 
     fn state_operators(batch: &BatchContext) -> Vec<StateOperatorProgress> {

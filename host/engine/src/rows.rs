@@ -24,6 +24,8 @@ use std::task::{Context, Poll};
 pub(crate) struct InputRows {
     /// Which of the query's inputs.
     pub(crate) index: usize,
+    /// Its name in the pipeline file.
+    pub(crate) name: Arc<str>,
     /// Its blocks, in order.
     pub(crate) blocks: BlockStream,
 }
@@ -69,7 +71,6 @@ impl RowsOfBatch {
         let (mut parts, mut end) = self.into_parts();
         while let Some(mut part) = parts.try_next().await? {
             end.dead_letters.append(&std::mem::take(&mut part.dead_letters)).await?;
-            end.event_times.note(&part.event_times);
             gather.add(part)?;
         }
         let meters = Arc::clone(&end.meters);
@@ -88,10 +89,10 @@ impl RowsOfBatch {
 
     fn into_parts(self) -> (BoxStream<'static, Result<Part>>, End) {
         let Self { info, inputs, dataflow, parallelism, dead_letters, event_times, meters } = self;
-        let work = Work { info, dataflow, meters: Arc::clone(&meters) };
-        let blocks = stream::iter(inputs).flat_map(|input| {
-            let index = input.index;
-            input.blocks.map_ok(move |block| (index, block))
+        let work =
+            Work { info, dataflow, event_times: Arc::clone(&event_times), meters: Arc::clone(&meters) };
+        let blocks = stream::iter(inputs).flat_map(|InputRows { index, name, blocks }| {
+            blocks.map_ok(move |block| (index, Arc::clone(&name), block))
         });
         let blocks = TimedRead { blocks: blocks.boxed(), waiting: None, meters: Arc::clone(&meters) };
         let parts = blocks
@@ -99,8 +100,8 @@ impl RowsOfBatch {
             .map(move |(partition, block)| {
                 let work = work.clone();
                 async move {
-                    let (input, block) = block?;
-                    on_worker(move || work.part(input, block, partition as u64)).await
+                    let (input, name, block) = block?;
+                    on_worker(move || work.part((input, &name), block, partition as u64)).await
                 }
             })
             .buffered(parallelism + 1);
@@ -117,11 +118,14 @@ fn with_rows(batches: Vec<RecordBatch>) -> impl Iterator<Item = RecordBatch> {
 struct Work {
     info: Arc<BatchInfo>,
     dataflow: Arc<dyn Dataflow>,
+    event_times: Arc<EventTimes>,
     meters: Arc<Meters>,
 }
 
 impl Work {
-    fn part(&self, input: usize, block: Box<dyn Block>, partition: u64) -> Result<Part> {
+    /// `partition` counts the parts of the micro-batch; the partition of the source is the block's.
+    fn part(&self, (input, name): (usize, &str), block: Box<dyn Block>, partition: u64) -> Result<Part> {
+        let of_source = block.partition().to_owned();
         let input_bytes = block.input_bytes();
         let decoding = Stopwatch::start();
         let decoded = block.decode()?;
@@ -131,6 +135,7 @@ impl Work {
         let processing = Stopwatch::start();
         let mut part = self.dataflow.part(&self.info, input, partition, decoded.batches)?;
         self.meters.processed(&part, processing.nanos());
+        self.event_times.note_of(name, &of_source, &part.event_times);
         part.dead_letters.splice(..0, decoded.dead_letters);
         Ok(part)
     }
@@ -180,7 +185,6 @@ impl Emit {
             }
             let Some(part) = self.parts.try_next().await? else { break };
             self.end.dead_letters.append(&part.dead_letters).await?;
-            self.end.event_times.note(&part.event_times);
             self.ready.extend(with_rows(part.rows));
         }
         self.end.dead_letters.finish().await?;
@@ -245,7 +249,7 @@ mod tests {
         };
         let rows = RowsOfBatch {
             info: Arc::new(info),
-            inputs: vec![InputRows { index: 0, blocks: source.boxed() }],
+            inputs: vec![InputRows { index: 0, name: "s".into(), blocks: source.boxed() }],
             dataflow: pass_through(int_schema()),
             parallelism,
             dead_letters: DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0)),

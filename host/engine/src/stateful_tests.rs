@@ -107,7 +107,7 @@ async fn progress_tells_of_state_watermarks_and_late_rows() {
     test.run([StartStream, add(&[(1, 3), (2, 30)]), ProcessAllAvailable]).await.unwrap();
     let json: Vec<_> =
         test.progress().iter().map(|progress| serde_json::to_value(progress).unwrap()).collect();
-    let mark = |latest: &str| serde_json::json!([{"name": "w0", "max": latest, "watermark": "1970-01-01T00:00:00.025Z"}]);
+    let mark = |latest: &str| serde_json::json!([{"name": "w0", "max": latest, "watermark": "1970-01-01T00:00:00.025Z", "holds": true}]);
     assert_eq!(json[0]["event_time"]["watermarks"], mark("1970-01-01T00:00:00.030Z"));
     assert_eq!(json[0]["event_time"]["watermark"], "1970-01-01T00:00:00.000Z");
     assert_eq!(json[0]["no_data"], false);

@@ -2,9 +2,14 @@
 //! Spark's `WatermarkTracker`.
 //!
 //! `rows` notes event times in [`EventTimes`] while rows pass; `micro_batch` takes them over into the
-//! [`WatermarkTracker`] when the sink has the rows. Nothing here reads a clock or judges a row.
+//! [`WatermarkTracker`] when the sink has the rows. A watermark that is kept by partition also moves when a micro-batch is
+//! planned and a partition has become idle (`partitions`). Nothing here reads a clock or judges a row.
 
-use pelton_core::{WatermarkInfo, WatermarkPolicy};
+pub(crate) mod partitions;
+
+use partitions::SourcePartitions;
+use pelton_checkpoint::{PartitionMark, PartitionMarks};
+use pelton_core::{PerPartition, WatermarkInfo, WatermarkPolicy};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,25 +17,60 @@ use std::sync::{Mutex, PoisonError};
 /// from the first micro-batch on.
 const BEGINNING_MS: i64 = 0;
 
+/// The latest event times of a micro-batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LatestTimes {
+    /// Of each watermark, in their order.
+    pub(crate) all: Vec<Option<i64>>,
+    /// Of each partition, by name, of those watermarks that are kept by partition; in the same order.
+    pub(crate) partitions: Vec<BTreeMap<String, i64>>,
+}
+
 /// The latest event time that each watermark has seen in a micro-batch; noted from many threads.
 #[derive(Debug, Default)]
-pub(crate) struct EventTimes(Mutex<Vec<Option<i64>>>);
+pub(crate) struct EventTimes {
+    by_partition: Vec<bool>,
+    latest: Mutex<LatestTimes>,
+}
 
 impl EventTimes {
-    pub(crate) fn new(watermarks: usize) -> Self {
-        Self(Mutex::new(vec![None; watermarks]))
+    pub(crate) fn new(watermarks: &[WatermarkInfo]) -> Self {
+        let latest = LatestTimes {
+            all: vec![None; watermarks.len()],
+            partitions: vec![BTreeMap::new(); watermarks.len()],
+        };
+        Self {
+            by_partition: watermarks.iter().map(|info| info.per_partition.is_some()).collect(),
+            latest: Mutex::new(latest),
+        }
     }
 
     /// Takes note of what a part of the micro-batch has seen. The order of the parts does not matter.
     pub(crate) fn note(&self, seen: &[Option<i64>]) {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (latest, seen) in latest.iter_mut().zip(seen) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        for (latest, seen) in latest.all.iter_mut().zip(seen) {
             *latest = (*latest).max(*seen);
         }
     }
 
-    pub(crate) fn latest(&self) -> Vec<Option<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The same of rows that come from a partition of a source.
+    pub(crate) fn note_of(&self, source: &str, partition: &str, seen: &[Option<i64>]) {
+        self.note(seen);
+        if !self.by_partition.contains(&true) {
+            return;
+        }
+        let name = partitions::full_name(source, partition);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = latest.partitions.iter_mut().zip(&self.by_partition).zip(seen);
+        for ((partitions, _), seen) in marks.filter(|((_, by_partition), _)| **by_partition) {
+            let Some(seen) = *seen else { continue };
+            let latest = partitions.entry(name.clone()).or_insert(seen);
+            *latest = (*latest).max(seen);
+        }
+    }
+
+    pub(crate) fn latest(&self) -> LatestTimes {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -41,6 +81,18 @@ pub(crate) struct Mark {
     delay_ms: i64,
     /// Where it is.
     pub(crate) at_ms: i64,
+    per_partition: Option<PerPartition>,
+    /// How far its partitions are; none if it is not kept by partition.
+    pub(crate) partitions: PartitionMarks,
+}
+
+impl Mark {
+    /// It never falls.
+    fn rise(&mut self, latest_ms: Option<i64>) {
+        if let Some(latest_ms) = latest_ms {
+            self.at_ms = self.at_ms.max(latest_ms.saturating_sub(self.delay_ms));
+        }
+    }
 }
 
 /// All watermarks of a query, and the one that follows from them.
@@ -51,21 +103,34 @@ pub(crate) struct WatermarkTracker {
     query_ms: i64,
 }
 
+/// What a checkpoint says of a query's watermarks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorded {
+    /// Each watermark by name.
+    pub(crate) marks: BTreeMap<String, i64>,
+    /// Their partitions; of a micro-batch that runs again as they were when it was planned.
+    pub(crate) partitions: BTreeMap<String, PartitionMarks>,
+    /// The query's own.
+    pub(crate) query_ms: Option<i64>,
+}
+
 impl WatermarkTracker {
-    /// Goes on from what the checkpoint says: `recorded` has each watermark by name (one that is new begins in 1970),
-    /// `query_ms` the query's own, which never goes back whatever the plan has become.
-    pub(crate) fn new(
-        infos: &[WatermarkInfo],
-        policy: WatermarkPolicy,
-        recorded: &BTreeMap<String, i64>,
-        query_ms: Option<i64>,
-    ) -> Self {
-        let mark = |info: &WatermarkInfo| Mark {
-            name: info.name.clone(),
-            delay_ms: info.delay_ms,
-            at_ms: recorded.get(&info.name).copied().unwrap_or(BEGINNING_MS),
+    /// Goes on from what the checkpoint says. A watermark that is new begins in 1970; the query's own never goes back,
+    /// whatever the plan has become.
+    pub(crate) fn new(infos: &[WatermarkInfo], policy: WatermarkPolicy, recorded: &Recorded) -> Self {
+        let mark = |info: &WatermarkInfo| {
+            let partitions = info.per_partition.as_ref().and_then(|_| recorded.partitions.get(&info.name));
+            let mut mark = Mark {
+                name: info.name.clone(),
+                delay_ms: info.delay_ms,
+                at_ms: recorded.marks.get(&info.name).copied().unwrap_or(BEGINNING_MS),
+                per_partition: info.per_partition.clone(),
+                partitions: partitions.cloned().unwrap_or_default(),
+            };
+            mark.rise(partitions::latest_ms(&mark.partitions));
+            mark
         };
-        let query_ms = query_ms.unwrap_or(BEGINNING_MS).max(BEGINNING_MS);
+        let query_ms = recorded.query_ms.unwrap_or(BEGINNING_MS).max(BEGINNING_MS);
         Self { policy, marks: infos.iter().map(mark).collect(), query_ms }
     }
 
@@ -87,129 +152,64 @@ impl WatermarkTracker {
         self.marks.iter().map(|mark| (mark.name.clone(), mark.at_ms)).collect()
     }
 
-    /// A micro-batch is at its end, and these are the latest event times that it saw, in the watermarks' order.
-    pub(crate) fn advance(&mut self, seen: &[Option<i64>]) {
-        for (mark, seen) in self.marks.iter_mut().zip(seen) {
-            if let Some(seen) = seen {
-                mark.at_ms = mark.at_ms.max(seen.saturating_sub(mark.delay_ms));
-            }
+    /// What both logs record of the watermarks that are kept by partition.
+    pub(crate) fn record_partitions(&self) -> BTreeMap<String, PartitionMarks> {
+        let kept = self.marks.iter().filter(|mark| mark.per_partition.is_some());
+        kept.map(|mark| (mark.name.clone(), mark.partitions.clone())).collect()
+    }
+
+    /// Whether the partitions of a source matter.
+    pub(crate) fn watches_partitions_of(&self, source: &str) -> bool {
+        let kept = self.marks.iter().filter_map(|mark| mark.per_partition.as_ref());
+        kept.flat_map(|kept| &kept.sources).any(|name| name == source)
+    }
+
+    /// A micro-batch is planned for this time, and this is what the sources say of their partitions. One that has become
+    /// idle holds its watermark back no longer: the micro-batch may run with a later one than the last has left.
+    pub(crate) fn plan(&mut self, sources: &[SourcePartitions<'_>], time_ms: i64) {
+        for mark in &mut self.marks {
+            let Some(kept) = &mark.per_partition else { continue };
+            mark.partitions = partitions::planned(&mark.partitions, kept, sources, time_ms);
+            mark.rise(partitions::latest_ms(&mark.partitions));
         }
-        let all = self.marks.iter().map(|mark| mark.at_ms);
-        let chosen = match self.policy {
-            WatermarkPolicy::Min => all.min(),
-            WatermarkPolicy::Max => all.max(),
-        };
+        self.follow();
+    }
+
+    /// A micro-batch of this time is at its end, and these are the latest event times that it saw.
+    pub(crate) fn advance(&mut self, seen: &LatestTimes, time_ms: i64) {
+        let seen = seen.all.iter().zip(&seen.partitions);
+        for (mark, (all, by_partition)) in self.marks.iter_mut().zip(seen) {
+            if mark.per_partition.is_none() {
+                mark.rise(*all);
+                continue;
+            }
+            for (name, latest_ms) in by_partition {
+                let new =
+                    PartitionMark { latest_ms: None, active_ms: time_ms, caught_up: false, idle: false };
+                let partition = mark.partitions.entry(name.clone()).or_insert(new);
+                partition.latest_ms = partition.latest_ms.max(Some(*latest_ms));
+            }
+            mark.rise(partitions::latest_ms(&mark.partitions));
+        }
+        self.follow();
+    }
+
+    /// Whether the query's watermark waits for this one.
+    pub(crate) fn waits_for(&self, mark: &Mark) -> bool {
+        let chosen = partitions::query_ms(self.policy, self.at());
+        let counts = self.policy == WatermarkPolicy::Max || !partitions::all_idle(&mark.partitions);
+        counts && chosen == Some(mark.at_ms)
+    }
+
+    fn at(&self) -> impl Iterator<Item = (i64, bool)> + Clone {
+        self.marks.iter().map(|mark| (mark.at_ms, partitions::all_idle(&mark.partitions)))
+    }
+
+    fn follow(&mut self) {
+        let chosen = partitions::query_ms(self.policy, self.at());
         self.query_ms = self.query_ms.max(chosen.unwrap_or(BEGINNING_MS));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn infos(delays: &[i64]) -> Vec<WatermarkInfo> {
-        let info = |(index, delay_ms): (usize, &i64)| WatermarkInfo {
-            name: format!("w{index}"),
-            column: "ts".into(),
-            delay_ms: *delay_ms,
-        };
-        delays.iter().enumerate().map(info).collect()
-    }
-
-    fn fresh(delays: &[i64], policy: WatermarkPolicy) -> WatermarkTracker {
-        WatermarkTracker::new(&infos(delays), policy, &BTreeMap::new(), None)
-    }
-
-    /// As a restart would find it.
-    fn restarted(tracker: &WatermarkTracker, delays: &[i64]) -> WatermarkTracker {
-        WatermarkTracker::new(&infos(delays), tracker.policy, &tracker.record(), tracker.current_ms())
-    }
-
-    #[test]
-    fn begins_in_1970_and_stays_behind_the_latest_event_by_its_delay() {
-        let mut tracker = fresh(&[10], WatermarkPolicy::Min);
-        assert_eq!(tracker.current_ms(), Some(0));
-        tracker.advance(&[Some(5)]);
-        assert_eq!(tracker.current_ms(), Some(0), "never before 1970");
-        tracker.advance(&[Some(100)]);
-        tracker.advance(&[Some(30)]);
-        tracker.advance(&[None]);
-        assert_eq!(tracker.current_ms(), Some(90));
-    }
-
-    #[test]
-    fn a_query_without_watermarks_has_none() {
-        let mut tracker = fresh(&[], WatermarkPolicy::Max);
-        tracker.advance(&[]);
-        assert_eq!(tracker.current_ms(), None);
-        let removed =
-            WatermarkTracker::new(&[], WatermarkPolicy::Min, &BTreeMap::from([("w0".into(), 7)]), Some(7));
-        assert_eq!((removed.current_ms(), removed.record()), (None, BTreeMap::new()));
-    }
-
-    #[test]
-    fn a_source_without_rows_holds_min_back_and_not_max() {
-        for (policy, expected) in [(WatermarkPolicy::Min, 0), (WatermarkPolicy::Max, 90)] {
-            let mut tracker = fresh(&[10, 10], policy);
-            tracker.advance(&[Some(100), None]);
-            assert_eq!(tracker.current_ms(), Some(expected), "{policy}");
-        }
-    }
-
-    #[test]
-    fn after_a_restart_each_source_goes_on_where_it_was() {
-        let mut tracker = fresh(&[10, 10], WatermarkPolicy::Min);
-        tracker.advance(&[Some(300), Some(100)]);
-        let mut again = restarted(&tracker, &[10, 10]);
-        assert_eq!(again, tracker);
-        again.advance(&[None, Some(200)]);
-        assert_eq!(again.current_ms(), Some(190), "the first source is remembered at 290");
-    }
-
-    #[test]
-    fn a_new_source_or_a_longer_delay_stalls_the_querys_watermark_and_never_sets_it_back() {
-        let mut tracker = fresh(&[10], WatermarkPolicy::Min);
-        tracker.advance(&[Some(100)]);
-        let mut changed = restarted(&tracker, &[50, 10]);
-        changed.advance(&[Some(120), Some(20)]);
-        assert_eq!(changed.current_ms(), Some(90));
-        changed.advance(&[Some(160), Some(500)]);
-        assert_eq!(changed.current_ms(), Some(110));
-    }
-
-    proptest! {
-        /// Whatever comes, and wherever the query is started again: the watermark never falls, is never ahead of the
-        /// latest event less the delay, and does not depend on restarts or on how a micro-batch's rows were divided.
-        #[test]
-        fn never_falls_and_follows_the_policy(
-            delays in prop::collection::vec(0..100_i64, 1..4),
-            batches in prop::collection::vec((prop::collection::vec(prop::option::of(-500..5000_i64), 9), any::<bool>()), 0..30),
-            max in any::<bool>(),
-        ) {
-            let policy = if max { WatermarkPolicy::Max } else { WatermarkPolicy::Min };
-            let (mut tracker, mut latest) = (fresh(&delays, policy), vec![None::<i64>; delays.len()]);
-            let mut undisturbed = tracker.clone();
-            for (events, restart) in batches {
-                let times = EventTimes::new(delays.len());
-                for part in events.chunks(3) {
-                    times.note(part);
-                    for (latest, event) in latest.iter_mut().zip(part) {
-                        *latest = (*latest).max(*event);
-                    }
-                }
-                let before = tracker.current_ms();
-                tracker.advance(&times.latest());
-                undisturbed.advance(&times.latest());
-                if restart {
-                    tracker = restarted(&tracker, &delays);
-                }
-                prop_assert_eq!(&tracker, &undisturbed);
-                prop_assert!(tracker.current_ms() >= before);
-                let each = latest.iter().zip(&delays).map(|(latest, delay)| latest.map_or(0, |at| at - delay).max(0));
-                let expected = if max { each.max() } else { each.min() };
-                prop_assert_eq!(tracker.current_ms(), expected);
-            }
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use crate::stateful::operator;
 use datafusion::physical_plan::displayable;
+use pelton_core::PerPartition;
 use pelton_core::types::type_name;
 use pelton_plan::stateful::{Lane, Origin, StatefulNode, StatefulOperator, Target, TimeWindow};
 use pelton_plan::{PhysicalPlan, PhysicalStep};
@@ -38,6 +39,31 @@ pub fn explain(plan: &PhysicalPlan) -> String {
     let kept = if kept.is_empty() { "none".to_owned() } else { kept.join("; ") };
     let _ = writeln!(out, "└─ state: {kept}");
     out
+}
+
+/// What a stateful operator waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorWait {
+    /// Its stable name.
+    pub name: String,
+    /// What it is: `aggregate`, `dedup`, `join` ….
+    pub kind: &'static str,
+    /// For a person: `the watermark to pass the end of a window`.
+    pub waits_for: String,
+    /// How far from the query's watermark its own is; none if no watermark reaches it.
+    pub watermark_offset_ms: Option<i64>,
+}
+
+/// What the stateful operators of a plan wait for, upstream first.
+pub fn waits(plan: &PhysicalPlan) -> Vec<OperatorWait> {
+    let has_watermark = !plan.watermarks.is_empty();
+    let wait = |node: &StatefulNode| OperatorWait {
+        name: node.name.clone(),
+        kind: node.operator.kind(),
+        waits_for: operator(node).map(|operator| operator.waits_for()).unwrap_or_default(),
+        watermark_offset_ms: node.watermark_offset_ms.filter(|_| has_watermark),
+    };
+    plan.nodes.iter().map(wait).collect()
 }
 
 /// Where a lane leads, if that is not plain, and its steps.
@@ -124,6 +150,14 @@ fn what(node: &StatefulNode) -> String {
     }
 }
 
+fn partitions(kept: &PerPartition) -> String {
+    let idle = match kept.idle_timeout_ms {
+        None => "none is ever idle".to_owned(),
+        Some(ms) => format!("idle after {ms} ms without anything to read"),
+    };
+    format!("of the slowest partition of {}; {idle}", kept.sources.join(", "))
+}
+
 /// The tables of state that an operator counts its rows by.
 fn tables(node: &StatefulNode) -> Vec<String> {
     operator(node).map(|operator| operator.counted_tables(&node.name)).unwrap_or_default()
@@ -147,6 +181,9 @@ fn step_lines(out: &mut String, plan: &PhysicalPlan, step: &PhysicalStep) {
                 let _ = writeln!(out, "├─ {}", info.name);
                 let _ =
                     writeln!(out, "│    watermark: {} ms behind the latest {}", info.delay_ms, info.column);
+                if let Some(kept) = &info.per_partition {
+                    let _ = writeln!(out, "│    {}", partitions(kept));
+                }
             }
         }
         PhysicalStep::StaticJoin(join) => {

@@ -19,5 +19,5 @@ mod tests;
 mod watermark;
 
 pub use dataflow::QueryDataflow;
-pub use explain::explain;
+pub use explain::{OperatorWait, explain, waits};
 pub use show::{show_state, state_layouts};

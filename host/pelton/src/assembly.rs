@@ -24,7 +24,7 @@ use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
-use pelton_plan::file::Spanned;
+use pelton_plan::file::{Span, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::CheckpointedStateStore;
 use pelton_wasm::PluginHost;
@@ -63,6 +63,8 @@ pub(crate) struct RunOptions {
     pub(crate) threads: Option<u16>,
     /// A micro-batch that must be repeated runs the plugins of the file, whatever it was begun with.
     pub(crate) rerun_with_current_plugins: bool,
+    /// A micro-batch that must be repeated reads its static tables as they are now.
+    pub(crate) rerun_with_current_tables: bool,
 }
 
 /// What all queries of a process share.
@@ -127,7 +129,8 @@ impl Assembly {
             Some(given) => Arc::clone(&given.sink),
             None => sink::open(file, &plan, &plugins)?,
         };
-        check_output_mode(sink.as_ref(), plan.output_mode).map_err(|e| e.context(file.text().name()))?;
+        check_output_mode(sink.as_ref(), plan.output_mode)
+            .map_err(|refused| located(file, file.output_mode.span, refused))?;
         Ok(Planned { plugins, tables, plan, sink })
     }
 
@@ -182,7 +185,11 @@ impl Assembly {
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
             .reset_state(self.reset.clone())
             .bounded(options.batch)
-            .rerun_with_current_plugins(options.rerun_with_current_plugins);
+            .rerun_with_current_plugins(options.rerun_with_current_plugins)
+            .rerun_with_current_tables(options.rerun_with_current_tables);
+        for (name, table) in &planned.tables {
+            query = query.table(name, Arc::clone(table));
+        }
         if let Some(state) = state {
             query = query.state(state);
         }
@@ -325,6 +332,11 @@ async fn state(recovered: &Recovered, logic: &Logic) -> Result<Option<Box<dyn St
     Ok(Some(Box::new(store)))
 }
 
+/// Where the query is remembered when it runs as the file says.
+pub(crate) fn checkpoint(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
+    checkpoint_files(file, RunOptions::default())
+}
+
 /// Where the query is remembered; `None` for one that may start from the beginning each time: its sink keeps nothing,
 /// or it runs as one batch.
 fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<Arc<dyn FileManager>>> {
@@ -352,13 +364,16 @@ fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>
 }
 
 fn tree(file: &PipelineFile, url: &Spanned<String>) -> Result<Arc<dyn FileManager>> {
-    open_url(&url.value).map_err(|error| {
-        let located = file.text().error(url.span, error.message().to_owned());
-        match error.hint_text() {
-            Some(hint) => located.hint(hint),
-            None => located,
-        }
-    })
+    open_url(&url.value).map_err(|error| located(file, url.span, error))
+}
+
+/// The error, pointing at where in the file it comes from.
+fn located(file: &PipelineFile, span: Span, error: Error) -> Error {
+    let located = Error::new(error.kind(), file.text().located(span, error.message()));
+    match error.hint_text() {
+        Some(hint) => located.hint(hint),
+        None => located,
+    }
 }
 
 /// Whether dead letters end with the process: there is neither a checkpoint nor another place for them.

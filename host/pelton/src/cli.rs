@@ -47,11 +47,12 @@ pub(crate) enum Command {
   pelton check pipeline.yaml
   pelton check pipeline.yaml --plugin flights=target/plugins/flights-c.wasm")]
     Check(PipelineArgs),
-    /// Print the plan of a pipeline file
+    /// Print the plan of a pipeline file, or what the running query waits for
     #[command(after_help = "Examples:
   pelton explain pipeline.yaml
-  pelton explain pipeline.yaml --set sink.connector=console")]
-    Explain(PipelineArgs),
+  pelton explain pipeline.yaml --set sink.connector=console
+  pelton explain pipeline.yaml --live")]
+    Explain(ExplainArgs),
     /// Show the state of a query, now or after an earlier micro-batch
     #[command(subcommand)]
     State(StateCommand),
@@ -199,6 +200,20 @@ impl CheckpointArgs {
     }
 }
 
+/// What to explain.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) pipeline: PipelineArgs,
+    /// Read the checkpoint, also while the query runs: how far it is, what each operator waits for, what holds the
+    /// watermark and since when
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// How to print what --live finds
+    #[arg(long, default_value = "words", requires = "live")]
+    pub(crate) format: PrintFormat,
+}
+
 /// How to run queries.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -235,6 +250,10 @@ pub(crate) struct RunArgs {
     /// Forget the state of all operators, and go on from where the sources were read to
     #[arg(long, conflicts_with = "batch")]
     pub(crate) new_lineage: bool,
+    /// Run a micro-batch that an earlier run began and did not commit with the static tables as they are now, not as they
+    /// were: the way out if their files are gone or changed
+    #[arg(long)]
+    pub(crate) rerun_with_current_tables: bool,
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,

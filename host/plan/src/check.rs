@@ -293,6 +293,18 @@ impl Checker<'_> {
                 "the rows have a watermark already; it cannot be defined again",
                 "keep one of the two",
             ),
+            StreamOp::Watermark { index, .. }
+                if self.plan.watermarks.get(*index).is_some_and(|info| info.per_partition.is_some())
+                    && self.is_stateful(&own.input) =>
+            {
+                self.refuse_ourselves(
+                    at,
+                    Rule::Watermark,
+                    "behind a stateful step nobody knows from which partition a row comes, so this watermark cannot be \
+                     kept by partition",
+                    "declare it before that step, or leave out per_partition",
+                );
+            }
             _ => {}
         }
     }
@@ -394,6 +406,18 @@ impl Checker<'_> {
                 "use output_mode: append, in which a group is given once, when it is final",
             );
         }
+    }
+
+    /// Whether rows pass a stateful operator on their way here.
+    fn is_stateful(&self, node: &SqlPlan) -> bool {
+        let found = node.exists(|node| {
+            Ok(match node {
+                SqlPlan::Aggregate(_) | SqlPlan::Distinct(_) | SqlPlan::Limit(_) | SqlPlan::Sort(_) => true,
+                SqlPlan::Join(join) => self.streams(&join.left) && self.streams(&join.right),
+                node => stream_node(node).is_some_and(|own| matches!(own.op, StreamOp::Dedup { .. })),
+            })
+        });
+        found.unwrap_or(false)
     }
 
     fn limit(&mut self, limit: &datafusion::logical_expr::Limit, at: At) {

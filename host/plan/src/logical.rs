@@ -11,7 +11,7 @@ use crate::file::{
 };
 use crate::input::InputTable;
 use crate::sql::{INPUT, Placed, Plugins, Relations, Session};
-use crate::tree::{self, StreamNode, StreamOp};
+use crate::tree::{self, StreamNode, StreamOp, scans};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::provider_as_source;
@@ -19,8 +19,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan as SqlPlan, Logi
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::{normalize_schema, type_name};
 use pelton_core::{
-    Error, FunctionKind, OutputMode, PluginDigest, Result, ScalarFunction, Table, TransformFunction, Trigger,
-    WatermarkInfo,
+    Error, FunctionKind, OutputMode, PerPartition, PluginDigest, Result, ScalarFunction, Table,
+    TransformFunction, Trigger, WatermarkInfo,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl LogicalPlan {
             watermarks: resolver.watermarks,
             watermark_policy: file.watermark_policy,
             on_late: file.on_late,
-            output_mode: file.output_mode.into(),
+            output_mode: file.output_mode.value.into(),
             trigger: file.trigger.into(),
             sink: file.sink.connector(),
             time_zone: file.time_zone().to_owned(),
@@ -268,8 +268,33 @@ impl<'a> Resolver<'a> {
         }
         let delay_ms = spec.delay.interval().as_millis();
         let index = self.watermarks.len();
-        self.watermarks.push(WatermarkInfo { name: name.to_owned(), column: field.name().clone(), delay_ms });
+        let per_partition = self.per_partition(&plan, spec)?;
+        let column_name = field.name().clone();
+        self.watermarks.push(WatermarkInfo {
+            name: name.to_owned(),
+            column: column_name,
+            delay_ms,
+            per_partition,
+        });
         Ok(StreamNode::over(plan, StreamOp::Watermark { index, column, delay_ms }))
+    }
+
+    /// Whose partitions a watermark over `plan` follows.
+    fn per_partition(&self, plan: &SqlPlan, spec: &WatermarkSpec) -> Result<Option<PerPartition>> {
+        match (spec.per_partition, &spec.idle_timeout) {
+            (false, Some(timeout)) => {
+                let what = "idle_timeout is for a watermark that is kept by partition".to_owned();
+                Err(self.file.text().error(timeout.span, what).hint("add per_partition: true"))
+            }
+            (false, None) => Ok(None),
+            (true, timeout) => Ok(Some(PerPartition {
+                sources: scans(plan)
+                    .into_iter()
+                    .filter(|name| self.file.sources.value.contains_key(name))
+                    .collect(),
+                idle_timeout_ms: timeout.as_ref().map(|timeout| timeout.value.interval().as_millis()),
+            })),
+        }
     }
 
     /// The position of a column that the file names.

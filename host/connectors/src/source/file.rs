@@ -31,12 +31,14 @@ use log::{FileEntry, FileLog};
 use memchr::memmem::Finder;
 use partition::Constants;
 use pelton_core::{
-    BatchId, Block, BlockStream, Decoded, Error, FileManager, Offset, OffsetRange, ReadLimit, Result, Source,
+    BatchId, Block, BlockStream, Decoded, Error, FileManager, Offset, OffsetRange, PartitionStatus,
+    ReadLimit, Result, Source,
 };
 use read::Opening;
 use resolve::Resolved;
 use seen::SeenFiles;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -123,6 +125,22 @@ impl FileSource {
     /// All columns, whatever [`FileSource::with_columns`] left out.
     pub fn full_schema(&self) -> Schema {
         self.resolved.full()
+    }
+
+    /// The files of an offset, as JSON: what they were when they were listed.
+    pub(crate) async fn files_of(&self, offset: &Offset) -> Result<Value> {
+        let files = self.state.lock().await.log.entry(self.log_offset(offset)?).await?;
+        serde_json::to_value(files.as_slice())
+            .map_err(|e| Error::internal(format!("a list of files cannot be written: {e}")))
+    }
+
+    /// A new offset for such a list: reading it fails if one of the files is no longer what it was.
+    pub(crate) async fn offset_of(&self, files: &Value) -> Result<Offset> {
+        let files = Vec::<FileEntry>::deserialize(files)
+            .map_err(|e| Error::data(format!("the list of files of '{}' is damaged: {e}", self.name)))?;
+        let mut state = self.state.lock().await;
+        let State { log, seen, .. } = &mut *state;
+        Ok(Offset(json!({"log_offset": log.append(files, seen).await?})))
     }
 
     async fn list_new(&self, state: &mut State) -> Result<()> {
@@ -297,6 +315,18 @@ impl Source for FileSource {
         files.iter().for_each(|file| seen.add(&file.path, file.modified_ms));
         seen.purge();
         Ok(offset(state.log.append(files, &state.seen).await?))
+    }
+
+    /// One partition. Which files there are beyond those that `available_now` has fixed is not known.
+    async fn partitions(
+        &self,
+        start: Option<&Offset>,
+        end: Option<&Offset>,
+        _now_ms: i64,
+    ) -> Result<Vec<PartitionStatus>> {
+        let has_data = start != end;
+        let caught_up = !has_data && !self.state.lock().await.frozen;
+        Ok(vec![PartitionStatus { name: String::new(), has_data, caught_up }])
     }
 
     async fn read(&self, _batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream> {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use pelton_core::{
-    BatchId, Block, BlockStream, Decoded, Error, FileManager, Interval, Offset, OffsetRange, ReadLimit,
-    Result, Source,
+    BatchId, Block, BlockStream, Decoded, Error, FileManager, Interval, Offset, OffsetRange, PartitionStatus,
+    ReadLimit, Result, Source,
 };
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ use crate::decode::BATCH_ROWS;
 
 /// Rows of one block, at most.
 const BLOCK_ROWS: u64 = 8 * BATCH_ROWS as u64;
+/// Partitions whose watermarks may be kept apart, at most.
+const PARTITIONS_MAX: u64 = 10_000;
 /// Where the time of creation is kept, as Spark does it.
 const CREATED: &str = "0";
 
@@ -145,6 +147,13 @@ impl RateSource {
     }
 }
 
+impl RateSource {
+    fn rows_at(&self, second: i64) -> Result<i64> {
+        let beyond = || Error::data(format!("second {second} has more rows than 64 bits count"));
+        self.speed.rows_at(second).ok_or_else(beyond)
+    }
+}
+
 fn seconds(offset: &Offset) -> Result<i64> {
     let number = offset.0.as_i64().filter(|second| *second >= 0);
     number.ok_or_else(|| Error::data(format!("{} is not an offset of a rate source", offset.0)))
@@ -185,6 +194,30 @@ impl Source for RateSource {
         Ok((end > start).then(|| Offset(end.into())))
     }
 
+    async fn partitions(
+        &self,
+        start: Option<&Offset>,
+        end: Option<&Offset>,
+        now_ms: i64,
+    ) -> Result<Vec<PartitionStatus>> {
+        if self.num_partitions > PARTITIONS_MAX {
+            let message = format!("a watermark follows at most {PARTITIONS_MAX} partitions of a rate source");
+            return Err(Error::invalid(message).hint("lower num_partitions, or leave out per_partition"));
+        }
+        let created_ms = self.created_or_now(now_ms).await?;
+        let start = start.map(seconds).transpose()?.unwrap_or(0);
+        let end = end.map(seconds).transpose()?.unwrap_or(0);
+        let total = self.rows_at(end)?.saturating_sub(self.rows_at(start)?);
+        let caught_up = (now_ms - created_ms).max(0) / 1000 <= end;
+        // Rows are dealt out one to each partition in turn.
+        let status = |partition: u64| PartitionStatus {
+            name: partition.to_string(),
+            has_data: (partition as i64) < total,
+            caught_up,
+        };
+        Ok((0..self.num_partitions).map(status).collect())
+    }
+
     async fn read(&self, _batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream> {
         let created_ms = self.created().await?.ok_or_else(|| {
             Error::data(format!(
@@ -195,12 +228,7 @@ impl Source for RateSource {
         })?;
         let start = range.start.as_ref().map(seconds).transpose()?.unwrap_or(0);
         let end = seconds(&range.end)?;
-        let rows = |second| {
-            self.speed
-                .rows_at(second)
-                .ok_or_else(|| Error::data(format!("second {second} has more rows than 64 bits count")))
-        };
-        let (first, last) = (rows(start)?, rows(end)?);
+        let (first, last) = (self.rows_at(start)?, self.rows_at(end)?);
         let part = Part {
             first,
             start_ms: created_ms + start * 1000,
@@ -208,13 +236,14 @@ impl Source for RateSource {
             step: self.num_partitions as i64,
             from: 0,
             rows: 0,
+            partition: "".into(),
             schema: self.schema.clone(),
         };
         let total = (last - first).max(0) as u64;
         let partitions = self.num_partitions;
         let blocks = (0..partitions.min(total)).flat_map(move |partition| {
             let rows = (total - partition).div_ceil(partitions);
-            let part = part.clone();
+            let part = Part { partition: partition.to_string().into(), ..part.clone() };
             (0..rows).step_by(BLOCK_ROWS as usize).map(move |at| {
                 let from = (partition + at * partitions) as i64;
                 let block = Part { from, rows: BLOCK_ROWS.min(rows - at) as usize, ..part.clone() };
@@ -239,12 +268,17 @@ struct Part {
     step: i64,
     from: i64,
     rows: usize,
+    partition: Arc<str>,
     schema: SchemaRef,
 }
 
 impl Block for Part {
     fn input_bytes(&self) -> u64 {
         0
+    }
+
+    fn partition(&self) -> &str {
+        &self.partition
     }
 
     fn decode(self: Box<Self>) -> Result<Decoded> {
@@ -318,6 +352,26 @@ mod tests {
         source.latest_offset(None, ReadLimit::All, 0).await.unwrap();
         let values: Vec<i64> = rows(&source, 0, 1).await.into_iter().map(|(value, _)| value).collect();
         assert_eq!(values, [0, 2, 4, 1, 3]);
+    }
+
+    #[tokio::test]
+    async fn partitions_say_what_they_have_and_what_is_left() {
+        let files = MemoryFiles::new();
+        let source =
+            source(RateSourceOptions { rows_per_second: 1, num_partitions: 2, ..Default::default() }, &files);
+        source.latest_offset(None, ReadLimit::All, 0).await.unwrap();
+        let at = |second: i64| Offset(second.into());
+        let told = source.partitions(Some(&at(1)), Some(&at(2)), 3_000).await.unwrap();
+        let status = |name: &str, has_data| PartitionStatus { name: name.into(), has_data, caught_up: false };
+        assert_eq!(told, [status("0", true), status("1", false)], "one row, and a second is left");
+        assert!(
+            source.partitions(Some(&at(3)), Some(&at(3)), 3_999).await.unwrap().iter().all(|p| p.caught_up)
+        );
+        let range = OffsetRange { start: Some(at(0)), end: at(2) };
+        let blocks: Vec<_> = source.read(BatchId(0), &range).await.unwrap().collect().await;
+        let names: Vec<String> =
+            blocks.into_iter().map(|block| block.unwrap().partition().to_owned()).collect();
+        assert_eq!(names, ["0", "1"]);
     }
 
     #[test]

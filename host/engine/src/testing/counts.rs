@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use bytes::Bytes;
 use pelton_core::{
     BatchInfo, Dataflow, DeadLetter, Error, Gather, Gathered, LossKind, OperatorInfo, OperatorReport, Part,
-    Result, StateFact, StateLayout, StateOp, StateShard, StateStore, WatermarkInfo, shard_of,
+    PerPartition, Result, StateFact, StateLayout, StateOp, StateShard, StateStore, WatermarkInfo, shard_of,
 };
 use std::sync::Arc;
 
@@ -51,6 +51,7 @@ impl WindowCounts {
             name: format!("w{input}"),
             column: "t".into(),
             delay_ms: *delay_ms,
+            per_partition: None,
         };
         let operator = OperatorInfo {
             name: "counts".into(),
@@ -69,6 +70,16 @@ impl WindowCounts {
             window_ms,
             keep_late_rows: false,
         }
+    }
+
+    /// The first watermark is kept by partition of these sources.
+    #[must_use]
+    pub fn per_partition(mut self, sources: &[&str], idle_timeout_ms: Option<i64>) -> Self {
+        let sources = sources.iter().map(|&name| name.to_owned()).collect();
+        if let Some(first) = self.watermarks.first_mut() {
+            first.per_partition = Some(PerPartition { sources, idle_timeout_ms });
+        }
+        self
     }
 
     /// Late rows become dead letters.

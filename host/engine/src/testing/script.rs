@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Action {
     /// Adds rows to an input (by its index); nothing runs yet.
     AddData(usize, Vec<RecordBatch>),
+    /// Adds rows to a partition of an input.
+    AddToPartition(usize, &'static str, Vec<RecordBatch>),
     /// Starts the query. With trigger `processing_time` the first trigger fires at once.
     StartStream,
     /// Ends the query as a graceful stop does.
@@ -162,6 +164,7 @@ impl StreamTest {
         let text = |failed: Error| failed.to_string();
         match action {
             Action::AddData(input, rows) => self.sources[input].add(rows),
+            Action::AddToPartition(input, partition, rows) => self.sources[input].add_to(partition, rows),
             Action::StartStream => self.start().await.map_err(text)?,
             Action::StopStream => self.query = None,
             Action::Restart => {

@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use pelton_core::source::BlockStream;
 use pelton_core::{
-    BatchId, Block, DeadLetter, Decoded, Error, Offset, OffsetRange, ReadLimit, Result, Source,
+    BatchId, Block, DeadLetter, Decoded, Error, Offset, OffsetRange, PartitionStatus, ReadLimit, Result,
+    Source,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One addition: one block.
 #[derive(Debug, Clone, Default)]
 struct Addition {
+    partition: String,
     batches: Vec<RecordBatch>,
     dead_letters: Vec<DeadLetter>,
     dropped_rows: u64,
@@ -25,6 +27,7 @@ pub struct MemorySource {
     schema: SchemaRef,
     additions: Arc<Mutex<Vec<Addition>>>,
     additions_per_batch: Option<u64>,
+    partitions: Vec<String>,
     end: Mutex<Option<u64>>,
     acknowledged: Arc<Mutex<Option<u64>>>,
 }
@@ -40,6 +43,7 @@ impl MemorySource {
             schema,
             additions: Arc::default(),
             additions_per_batch: None,
+            partitions: vec![String::new()],
             end: Mutex::default(),
             acknowledged: Arc::default(),
         }
@@ -52,6 +56,7 @@ impl MemorySource {
             schema: Arc::clone(&self.schema),
             additions: Arc::clone(&self.additions),
             additions_per_batch: self.additions_per_batch,
+            partitions: self.partitions.clone(),
             end: Mutex::default(),
             acknowledged: Arc::clone(&self.acknowledged),
         }
@@ -62,6 +67,19 @@ impl MemorySource {
     pub fn additions_per_batch(mut self, limit: u64) -> Self {
         self.additions_per_batch = Some(limit);
         self
+    }
+
+    /// Divides it into partitions.
+    #[must_use]
+    pub fn partitions(mut self, names: &[&str]) -> Self {
+        self.partitions = names.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// Adds rows of a partition: one block.
+    pub fn add_to(&self, partition: &str, batches: Vec<RecordBatch>) {
+        let addition = Addition { partition: partition.to_owned(), batches, ..Addition::default() };
+        locked(&self.additions).push(addition);
     }
 
     /// Adds rows: one block.
@@ -76,7 +94,8 @@ impl MemorySource {
         dead_letters: Vec<DeadLetter>,
         dropped_rows: u64,
     ) {
-        locked(&self.additions).push(Addition { batches, dead_letters, dropped_rows });
+        let addition = Addition { partition: String::new(), batches, dead_letters, dropped_rows };
+        locked(&self.additions).push(addition);
     }
 
     /// How many additions the engine has acknowledged as committed.
@@ -122,6 +141,25 @@ impl Source for MemorySource {
         Ok((admitted > start).then(|| Offset(admitted.into())))
     }
 
+    async fn partitions(
+        &self,
+        start: Option<&Offset>,
+        end: Option<&Offset>,
+        _now_ms: i64,
+    ) -> Result<Vec<PartitionStatus>> {
+        let (start, end) = (start.map_or(Ok(0), Self::number)?, end.map_or(Ok(0), Self::number)?);
+        let additions = locked(&self.additions);
+        let (planned, beyond) = additions.split_at(additions.len().min(end as usize));
+        let planned = planned.get(start as usize..).unwrap_or_default();
+        let of = |additions: &[Addition], name: &String| additions.iter().any(|a| a.partition == *name);
+        let status = |name: &String| PartitionStatus {
+            name: name.clone(),
+            has_data: of(planned, name),
+            caught_up: !of(beyond, name),
+        };
+        Ok(self.partitions.iter().map(status).collect())
+    }
+
     async fn read(&self, _batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream> {
         let start = range.start.as_ref().map_or(Ok(0), Self::number)? as usize;
         let end = Self::number(&range.end)? as usize;
@@ -140,6 +178,9 @@ impl Source for MemorySource {
 }
 
 impl Block for Addition {
+    fn partition(&self) -> &str {
+        &self.partition
+    }
     fn input_bytes(&self) -> u64 {
         self.batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum()
     }

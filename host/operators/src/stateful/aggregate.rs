@@ -85,6 +85,7 @@ impl Operator for GroupBy {
             holds_global_group: self.keys.is_global() && shard == 0,
             late_us: self.horizon_us(scope.late_ms),
             watermark_us: self.horizon_us(scope.watermark_ms),
+            is_final: scope.batch.is_final(),
             state,
             output: ShardOutput::default(),
         };

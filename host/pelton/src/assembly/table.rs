@@ -4,7 +4,7 @@ use super::source::{file_format, format_options};
 use pelton_connectors::source::Stores;
 use pelton_connectors::source::file::FileSourceOptions;
 use pelton_connectors::table::{FileTable, GivenTable};
-use pelton_core::{MalformedPolicy, Result, Table};
+use pelton_core::{Error, MalformedPolicy, Result, Table};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::{Spanned, TableSpec};
 use std::collections::BTreeMap;
@@ -18,8 +18,7 @@ pub(crate) async fn open_all(
     let mut tables = BTreeMap::new();
     for (name, spec) in &file.tables {
         let table = open(file, name, spec, stores).await;
-        let place = |e: pelton_core::Error| e.context(format_args!("{}: table '{name}'", file.text().name()));
-        tables.insert(name.clone(), table.map_err(place)?);
+        tables.insert(name.clone(), table?);
     }
     Ok(tables)
 }
@@ -38,12 +37,15 @@ async fn open(
         (Some(rows), None, None) => {
             let schema =
                 schema.ok_or_else(|| wrong("rows need a `schema`, which says their columns and types"))?;
+            let in_rows =
+                |e: Error| super::located(file, spec.span, e.context(format_args!("table '{name}'")));
             let text = |row: &serde_json::Value| match row {
                 serde_json::Value::String(text) => text.clone(),
                 row => row.to_string(),
             };
             let rows: Vec<String> = rows.iter().map(text).collect();
-            Ok(Arc::new(GivenTable::from_json(&rows, schema, file.time_zone(), name)?))
+            let table = GivenTable::from_json(&rows, schema, file.time_zone(), name);
+            Ok(Arc::new(table.map_err(in_rows)?))
         }
         (None, Some(path), Some(format)) => {
             let options = FileSourceOptions {
@@ -53,7 +55,9 @@ async fn open(
                 time_zone: file.time_zone().to_owned(),
                 ..FileSourceOptions::new([path.value.clone()], file_format(format))
             };
-            Ok(Arc::new(FileTable::open(name, options, table.reload, stores).await?))
+            let in_files =
+                |e: Error| super::located(file, path.span, e.context(format_args!("table '{name}'")));
+            Ok(Arc::new(FileTable::open(name, options, table.reload, stores).await.map_err(in_files)?))
         }
         _ => Err(wrong("a table has either a `path` and a `format`, or `rows` and a `schema`")),
     }

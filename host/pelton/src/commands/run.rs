@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         batch: arguments.batch,
         threads: arguments.threads,
         rerun_with_current_plugins: arguments.rerun_with_current_plugins,
+        rerun_with_current_tables: arguments.rerun_with_current_tables,
     };
     super::runtime(arguments.threads)?.block_on(async {
         let mut planned = Vec::with_capacity(files.len());

@@ -62,12 +62,37 @@ impl Checker<'_> {
             _ => true,
         };
         if !bounded && times.key.is_none() {
-            let message = format!(
-                "a {kind} join of two streams needs an end: a watermark in an equality, or a watermark on the side \
-                 whose columns may be NULL and a range such as b.ts <= a.ts + INTERVAL 5 MINUTES"
-            );
-            self.refuse(at, Rule::Join, message, "add both, or use an INNER join");
+            let (missing, instead) = missing_end(join.join_type, &times);
+            let message = format!("a {kind} join of two streams needs an end: {missing}");
+            self.refuse(at, Rule::Join, message, instead);
         }
+    }
+}
+
+/// What is not there of a watermark and a time range, and what to do about it.
+fn missing_end(kind: JoinType, times: &JoinTimes) -> (String, String) {
+    let has_watermark = |side: usize| times.column(side).is_some();
+    let range = "a range such as a.ts BETWEEN b.ts AND b.ts + INTERVAL 5 MINUTES in ON, or an equality of the event times";
+    let (kept, other) = match kind {
+        JoinType::Right => (RIGHT, LEFT),
+        JoinType::Full if !has_watermark(RIGHT) && has_watermark(LEFT) => (RIGHT, LEFT),
+        _ => (LEFT, RIGHT),
+    };
+    let word = |side: usize| if side == LEFT { "left" } else { "right" };
+    let (kept, name) = (word(kept), word(other));
+    match has_watermark(other) {
+        true => (
+            format!(
+                "the {name} side has a watermark, but ON does not bound the time of the {kept} rows by it"
+            ),
+            format!("add {range}; or use an INNER join"),
+        ),
+        false => (
+            format!(
+                "the {name} side has no watermark, so it is never certain that a {kept} row matches nothing"
+            ),
+            format!("give the {name} side a watermark, and add {range}; or use an INNER join"),
+        ),
     }
 }
 

@@ -51,11 +51,12 @@ impl Compiler<'_> {
         let keys = group_expressions(&node.group_expr);
         let mut columns = Columns::default();
         let (mut group_keys, window) = self.keys(&keys, &node.input, &mut columns)?;
-        let sets = grouping_sets(&node.group_expr, &keys)?;
+        let placed = |refused: Error| self.placed(refused, at);
+        let sets = grouping_sets(&node.group_expr, &keys).map_err(placed)?;
         let set_column = sets.as_ref().map(|_| columns.add(lit(ScalarValue::Null)));
         group_keys.extend(set_column.map(|index| GroupKey::Expr(column(index))));
-        let calls =
-            node.aggr_expr.iter().map(|call| arguments(call, &mut columns)).collect::<Result<Vec<_>>>()?;
+        let calls = node.aggr_expr.iter().map(|call| arguments(call, &mut columns));
+        let calls = calls.collect::<Result<Vec<_>>>().map_err(placed)?;
         if self.keeps_late_rows() {
             // Dead letters show the whole row.
             let unique = unique_schema(node.input.schema());

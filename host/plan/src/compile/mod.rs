@@ -107,6 +107,17 @@ impl Compiler<'_> {
         if filters::shows(&root) { filters::push_down(root) } else { Ok(root) }
     }
 
+    /// What is wrong with a step, pointing at it in the file.
+    fn placed(&self, refused: Error, at: At) -> Error {
+        let Some(step) = at.and_then(|at| self.logical.steps.get(at)) else { return refused };
+        let text = self.logical.file.located(step.span, &format!("{}: {}", step.name, refused.message()));
+        let placed = Error::new(refused.kind(), text);
+        match refused.hint_text() {
+            Some(hint) => placed.hint(hint),
+            None => placed,
+        }
+    }
+
     fn is_streaming(&self, plan: &SqlPlan) -> bool {
         tree::is_streaming(plan, &|name| self.logical.is_source(name))
     }

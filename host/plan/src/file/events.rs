@@ -13,6 +13,14 @@ pub struct WatermarkSpec {
     pub column: SpannedText,
     /// How far the watermark stays behind the latest event time, for example `10 minutes`. A month counts 31 days.
     pub delay: Duration,
+    /// Keeps it by partition of the sources: it follows the slowest one, and one that has delivered nothing holds it back.
+    /// Unless said it follows the latest event time of all, as in Spark.
+    #[serde(default)]
+    pub per_partition: bool,
+    /// A partition that has had nothing to read for so long is idle and holds the watermark back no longer, until it has
+    /// something to read again. Unless said none is ever idle. Flink's `withIdleness`.
+    #[serde(default)]
+    pub idle_timeout: Option<Spanned<Duration>>,
 }
 
 /// Declares the event time of the rows. Spark's `withWatermark`.

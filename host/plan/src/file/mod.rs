@@ -56,7 +56,7 @@ pub struct PipelineFile {
     pub steps: Vec<StepSpec>,
     /// What of the result goes to the sink in each micro-batch. `complete` needs an aggregation.
     #[serde(default)]
-    pub output_mode: OutputModeSpec,
+    pub output_mode: Spanned<OutputModeSpec>,
     /// When the next micro-batch starts.
     #[serde(default)]
     pub trigger: TriggerSpec,

@@ -31,6 +31,8 @@ pub(super) struct Shard<'a> {
     pub(super) late_us: Option<i64>,
     /// Microseconds; none if nothing is ever over.
     pub(super) watermark_us: Option<i64>,
+    /// Nothing comes after this micro-batch: groups without a time are over, too.
+    pub(super) is_final: bool,
     pub(super) state: &'a mut dyn StateShard,
     pub(super) output: ShardOutput,
 }
@@ -131,8 +133,10 @@ impl Shard<'_> {
     /// Removes what is over, and gives it if that is asked.
     fn expire(&mut self, give: bool) -> Result<()> {
         let Some(watermark_us) = self.watermark_us else { return Ok(()) };
+        let through = through_time(watermark_us);
+        let end = if self.is_final { &AFTER_ALL[..] } else { &through[..] };
         let (keys, calls, table, output) = (self.keys, self.calls, self.table.as_str(), &mut self.output);
-        for_entries(self.state, table, &[], &through_time(watermark_us), |state, entries| {
+        for_entries(self.state, table, &[], end, |state, entries| {
             if give {
                 output.rows.push(given_entries(keys, calls, &entries)?);
             }

@@ -36,6 +36,9 @@ pub(super) struct Buffer {
     schema: SchemaRef,
 }
 
+/// No key of a buffer begins like that: times and key groups are less.
+const AFTER_ALL: [u8; 9] = [0xff; 9];
+
 /// Buffered rows.
 #[derive(Default)]
 pub(super) struct Stored {
@@ -203,22 +206,30 @@ impl Buffer {
         wants_unmatched: bool,
         mut unmatched: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<u64> {
-        let Some(over) = self.over(scope) else {
+        let over = self.over(scope);
+        if over.is_none() && !scope.batch.is_final() {
             return Ok(0);
-        };
+        }
         let before = state.len(&self.table);
         let mut give = |values: Vec<Bytes>| {
             let never = values.iter().filter(|value| value.first() == Some(&0));
             let never: Vec<&[u8]> = never.filter_map(|value| value.get(1..)).collect();
             if never.is_empty() { Ok(()) } else { unmatched(self.decode(never)?) }
         };
-        if let JoinExpiry::Key(_) = self.expiry {
-            for_entries(state, &self.table, &[], &through_time(over), |state, entries| {
+        let through = over.map(through_time);
+        let front = match (scope.batch.is_final(), self.expiry, &through) {
+            // Nothing comes any more: rows without a time are over, too.
+            (true, ..) => Some(&AFTER_ALL[..]),
+            (false, JoinExpiry::Key(_), Some(through)) => Some(&through[..]),
+            _ => None,
+        };
+        if let Some(end) = front {
+            for_entries(state, &self.table, &[], end, |state, entries| {
                 let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
                 state.apply(&self.table, keys.into_iter().map(StateOp::Remove).collect())?;
                 if wants_unmatched { give(values) } else { Ok(()) }
             })?;
-        } else {
+        } else if let Some(over) = over {
             self.index.expire(state, over, |state, keys| {
                 if wants_unmatched {
                     let keys: Vec<&[u8]> = keys.iter().map(Bytes::as_ref).collect();

@@ -414,7 +414,7 @@ mod tests {
         )?;
         let file = script.pipeline.read()?;
         assert_eq!((file.name.value.as_str(), file.sink.connector()), ("test", "memory"));
-        assert_eq!(file.output_mode, pelton_plan::file::OutputModeSpec::Update);
+        assert_eq!(file.output_mode.value, pelton_plan::file::OutputModeSpec::Update);
         Ok(())
     }
 }

@@ -4,7 +4,9 @@
 
 mod guests;
 mod hostile;
+mod image;
 mod lying;
+mod stateful;
 mod working;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};

@@ -19,9 +19,15 @@
 //! # }
 //! ```
 
+mod groups;
+mod rows;
+mod store;
+
+pub use groups::{Batch, Script, groups};
+
 use crate::context::Clock;
 use crate::error::Error;
-use crate::function::{Entry, Function, Rejected};
+use crate::function::{Entry, Exported, Rejected};
 use crate::host::{Level, sink};
 use crate::input::{Arguments, Matching};
 use crate::ipc::{self, Encoder};
@@ -31,8 +37,8 @@ use crate::types::Schema;
 use std::collections::BTreeMap;
 
 /// Starts a test of a function.
-pub fn function<F: Function>() -> Test {
-    Test { entry: Entry::of::<F>(), config: "{}".to_owned(), clock: Clock::default() }
+pub fn function<F: Exported>() -> Test {
+    Test { entry: F::ENTRY, config: "{}".to_owned(), clock: Clock::default() }
 }
 
 /// A function and what it is to be called with.

@@ -239,7 +239,7 @@ fn implementation(
                 let config = &parsed;
                 let form = (::pelton::__private::Form::#form_name, #time_mode);
                 let specs = ::std::vec![#(#specs),*];
-                #group::open::<#key, #row, _, _, _, _>(form, specs, parsed, (key, input), #closure)
+                #group::open::<#key, #row, (#(#variables,)*), _, #config, _>(form, specs, parsed, (key, input), #closure)
             }
             fn run(
                 open: &mut Self::Open,
@@ -247,7 +247,7 @@ fn implementation(
                 groups: &::pelton::__private::Groups<'_>,
                 reply: &mut ::pelton::__private::GroupReply,
             ) -> #done {
-                #group::run::<#key, #row, _, _, _, _>(open, context, groups, reply, #closure)
+                #group::run::<#key, #row, (#(#variables,)*), _, #config, _>(open, context, groups, reply, #closure)
             }
             fn migrate(
                 open: &Self::Open,

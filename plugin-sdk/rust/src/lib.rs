@@ -98,13 +98,18 @@ pub mod __private {
     pub use crate::config::{ObjectReader, word};
     pub use crate::function::{Entry, Exported, Function, Reply, Typed, flat_map, map, scalar};
     pub use crate::groups::run::Spec;
-    pub use crate::groups::{self, Form, GroupFunction, GroupReply, Groups, Load, Signature};
+    pub use crate::groups::{Form, GroupFunction, GroupReply, Groups, Load, Signature};
     pub use crate::groups::run as group;
     pub use crate::groups::state::through;
     pub use crate::input::{Missing, Plan, StructPlan};
     pub use crate::ipc::Encoder;
     pub use crate::output::{Build, BuildRow, Validity};
-    pub use crate::sink::{self, SinkFunction};
+    pub use crate::sink::SinkFunction;
+
+    /// What `#[pelton::sink]` writes.
+    pub mod sink {
+        pub use crate::sink::{TypedSink, open_typed, write_typed};
+    }
 
     /// Makes the compiler check that a type is a whole row.
     pub const fn is_row<T: crate::Row>() {}

@@ -152,9 +152,6 @@ impl Call {
     }
 
     fn groups(&self) -> RawGroups<'_> {
-        let entries = |(rows, offsets): &'_ (Given, Given)| -> RawEntries<'_> {
-            RawEntries { rows: rows.as_slice(), offsets: offsets.numbers() }
-        };
         RawGroups {
             reason: match self.head.array::<1>(40) {
                 [1] => Reason::Timeout,
@@ -164,11 +161,15 @@ impl Call {
             keys: self.keys.as_slice(),
             rows: self.rows.as_slice(),
             offsets: self.offsets.numbers(),
-            state: self.state.iter().map(entries).collect(),
+            state: self.state.iter().map(raw_entries).collect(),
             fired: self.timers[0].given(),
             pending: self.timers[1].given(),
         }
     }
+}
+
+fn raw_entries((rows, offsets): &(Given, Given)) -> RawEntries<'_> {
+    RawEntries { rows: rows.as_slice(), offsets: offsets.numbers() }
 }
 
 impl Timers {
@@ -178,12 +179,15 @@ impl Timers {
         Self { list, names }
     }
     fn given(&self) -> Vec<GivenTimer<'_>> {
-        let timer = |(i, name): (usize, &'_ Given)| GivenTimer {
+        let timers = self.names.iter().enumerate();
+        timers.map(|(i, name)| self.timer(i, name)).collect()
+    }
+    fn timer<'a>(&'a self, i: usize, name: &'a Given) -> GivenTimer<'a> {
+        GivenTimer {
             group: self.list.word(i * TIMER_BYTES) as u32,
             name: core::str::from_utf8(name.as_slice()).unwrap_or_default(),
             at: self.list.long(i * TIMER_BYTES + 16),
-        };
-        self.names.iter().enumerate().map(timer).collect()
+        }
     }
 }
 

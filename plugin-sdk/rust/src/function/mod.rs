@@ -21,7 +21,7 @@ use std::any::Any;
 
 /// What a function can be used as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Columns in, one column out, row for row.
     Scalar = 0,
     /// Rows in, any number of rows out.

@@ -12,14 +12,14 @@
 //! | `run` | a call, group by group |
 //! | `session` | a call, behind messages |
 
-pub mod group_state;
-pub mod rows;
+pub(crate) mod group_state;
+pub(crate) mod rows;
 pub mod run;
 pub(crate) mod session;
-pub mod state;
-pub mod timers;
-pub mod variables;
-pub mod written;
+pub(crate) mod state;
+pub(crate) mod timers;
+pub(crate) mod variables;
+pub(crate) mod written;
 
 use crate::array::{Array, Offsets};
 use crate::context::Context;
@@ -109,7 +109,7 @@ pub struct Signature {
 
 /// Why groups are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// They have rows, or an initial state alone.
     Data = 0,
     /// Their timeout has passed.
@@ -120,7 +120,7 @@ pub enum Reason {
 
 /// A timer that the host hands in.
 #[derive(Debug, Clone, Copy)]
-pub struct GivenTimer<'a> {
+pub(crate) struct GivenTimer<'a> {
     pub(crate) group: u32,
     pub(crate) name: &'a str,
     pub(crate) at: i64,
@@ -147,7 +147,7 @@ pub struct Timeout {
 
 /// What becomes of a timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimerChange {
+pub(crate) struct TimerChange {
     pub(crate) group: u32,
     pub(crate) name: String,
     pub(crate) at: Option<i64>,

@@ -75,7 +75,7 @@ pub(crate) fn plan<T: State>(stored: &Schema) -> Result<Plan, Error> {
 }
 
 /// Reads stored values of a call.
-pub(crate) struct Entries<'a, T: State>(<T as Input<'a>>::Reader);
+pub struct Entries<'a, T: State>(<T as Input<'a>>::Reader);
 
 impl<'a, T: State> Entries<'a, T> {
     /// For a struct of the value's columns.

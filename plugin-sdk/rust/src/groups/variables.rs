@@ -8,7 +8,7 @@ use crate::context::Clock;
 use crate::error::Error;
 use crate::input::Plan;
 use crate::ipc::Encoder;
-use crate::output::{Build, Output};
+use crate::output::Output;
 use crate::time::TimeMode;
 use crate::types::{Field, Schema};
 use std::collections::BTreeMap;

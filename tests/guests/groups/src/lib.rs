@@ -3,11 +3,11 @@
 //! Their parameters are the plugin's `config`, under the names of the cases' `params`; `timeout` is the cases' `timeout`
 //! (Spark's names), for the functions that are tried under several.
 
-#![allow(missing_docs, reason = "the oracle says what each function is")]
+#![allow(missing_docs, private_interfaces, reason = "the oracle says what each function is")]
 
-mod processors;
-mod python;
-mod scala;
+pub mod processors;
+pub mod python;
+pub mod scala;
 
 use pelton::{Row, Rows, State, TimeMode, Timestamp};
 use std::time::Duration;

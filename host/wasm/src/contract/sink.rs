@@ -46,7 +46,5 @@ impl From<BatchPart> for Part {
     }
 }
 
-/// `open`
-pub type OpenSinkFn = TypedFunc<(String, String, Bytes, Mode), (Result<(), GuestError>,)>;
 /// `write`
 pub type WriteFn = TypedFunc<(Clock, Part, Bytes), (Result<(), GuestError>,)>;

@@ -162,8 +162,6 @@ pub struct GroupAnswer {
     pub timers: Vec<GuestTimerChange>,
 }
 
-/// `open`
-pub type OpenStatefulFn = TypedFunc<(String, String, Bytes, Bytes), (Result<GuestSignature, GuestError>,)>;
 /// `process`
 pub type ProcessGroupsFn = TypedFunc<(Clock, Groups), (Result<GroupAnswer, GuestError>,)>;
 /// `migrate`

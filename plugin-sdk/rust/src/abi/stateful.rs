@@ -125,7 +125,8 @@ struct Call {
     offsets: Given,
     /// Rows and offsets of each variable.
     state: Vec<(Given, Given)>,
-    state_list: Given,
+    /// Held to be freed with the rest.
+    _state_list: Given,
     timers: [Timers; 2],
 }
 
@@ -145,7 +146,7 @@ impl Call {
             rows: head.list(52, 1),
             offsets: head.list(60, 4),
             state,
-            state_list,
+            _state_list: state_list,
             timers: [Timers::new(head.list(76, TIMER_BYTES)), Timers::new(head.list(84, TIMER_BYTES))],
             head,
         }

@@ -98,8 +98,8 @@ impl Reading<'_> {
             Some(ttl) => Some(i64::try_from(ttl).map_err(|_| format!("its time to live of {ttl} ms is too long"))?),
             None => None,
         };
-        let load = self.load(variable.load, kind, &key, reads)?;
         let entries = entries(&key, &value)?;
+        let load = self.load(variable.load, kind, &key, reads)?;
         Ok(StateVariable { name: variable.name, kind, key, value, entries, version: variable.version, ttl_ms, load })
     }
 

@@ -68,7 +68,7 @@ fn measure_groups(plugin: &dyn Plugin, scope: &CallScope<'_>) -> Result<()> {
     let input = Arc::new(Schema::new(vec![field(0, "k"), field(1, "v")]));
     let count_sum = plugin.stateful("count_sum", key, input)?;
     println!("{:<10} {:>6} {:>6} {:>12} {:>10} {:>10}", "function", "groups", "rows", "µs a call", "ns a group", "ns a row");
-    for (count, each) in [(16, 1), (1024, 1), (8192, 1), (8192, 2), (1, 8192)] {
+    for (count, each) in [(16, 1), (1024, 1), (2048, 1), (3072, 1), (4096, 1), (6000, 1), (8192, 1), (8192, 2), (1, 8192)] {
         let input = groups(&count_sum, count, each)?;
         let nanos = median(|| count_sum.process(scope, &input).map(drop))?;
         let (groups, rows) = (f64::from(count), f64::from(count * each));

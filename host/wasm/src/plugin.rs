@@ -122,9 +122,12 @@ impl WasmPlugin {
             FunctionKind::Stateful => {
                 error.hint(format!("use it as a step with a key: - plugin: {name}.{function}, key: [column]"))
             }
-            FunctionKind::Sink => error
-                .hint(format!("use it as the sink: {{connector: plugin, plugin: {name}.{function}}}")),
-            FunctionKind::Aggregate => error.hint(format!("this version of Pelton does not run {is} functions")),
+            FunctionKind::Sink => {
+                error.hint(format!("use it as the sink: {{connector: plugin, plugin: {name}.{function}}}"))
+            }
+            FunctionKind::Aggregate => {
+                error.hint(format!("this version of Pelton does not run {is} functions"))
+            }
         })
     }
 }

@@ -9,7 +9,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitInt, LitStr, Pat, Result, ReturnType, Type};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitInt, LitStr, Pat, Result, ReturnType, Type,
+};
 
 /// Which attribute it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +38,9 @@ fn time_mode(form: Form, attribute: TokenStream) -> Result<TokenStream> {
     let (word, mut found) = (if form == Form::Processor { "time_mode" } else { "timeout" }, None);
     let parser = syn::meta::parser(|meta| {
         if !meta.path.is_ident(word) {
-            return Err(meta.error(format!("there is only {word} = \"none\", \"processing_time\" or \"event_time\"")));
+            return Err(
+                meta.error(format!("there is only {word} = \"none\", \"processing_time\" or \"event_time\""))
+            );
         }
         found = Some(meta.value()?.parse::<Expr>()?);
         Ok(())
@@ -89,7 +93,9 @@ fn read_settings(attributes: &[Attribute]) -> Result<Settings> {
             } else if meta.path.is_ident("load") {
                 settings.load = Some(load(meta.value()?)?);
             } else {
-                return Err(meta.error("there are #[state(name = \"…\")], #[state(ttl = …)] and #[state(load = …)]"));
+                return Err(
+                    meta.error("there are #[state(name = \"…\")], #[state(ttl = …)] and #[state(load = …)]")
+                );
             }
             Ok(())
         })?;
@@ -165,7 +171,8 @@ fn check_roles(form: Form, function: &ItemFn, roles: &[Role]) -> Result<()> {
                 return Err(Error::new_spanned(&function.sig.inputs[*argument], what));
             }
             (Form::MapGroups | Form::FlatMapGroups, false) => {
-                let what = "this is for #[pelton::processor]; here `&mut GroupState<S>` holds all that is kept";
+                let what =
+                    "this is for #[pelton::processor]; here `&mut GroupState<S>` holds all that is kept";
                 return Err(Error::new_spanned(&function.sig.inputs[*argument], what));
             }
             _ => {}
@@ -216,8 +223,7 @@ fn implementation(
     let check = quote_spanned!(row.span()=> ::pelton::__private::is_row::<#row>(););
     let group = quote!(::pelton::__private::group);
     let result = |ok: TokenStream| quote!(::core::result::Result<#ok, ::pelton::Error>);
-    let (opened, done) =
-        (result(quote!((Self::Open, ::pelton::__private::Signature))), result(quote!(())));
+    let (opened, done) = (result(quote!((Self::Open, ::pelton::__private::Signature))), result(quote!(())));
     Ok(quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types, dead_code)]

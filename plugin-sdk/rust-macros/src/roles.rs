@@ -6,11 +6,17 @@ use syn::{Error, FnArg, GenericArgument, ItemFn, PathArguments, Result, Type};
 /// What an argument is there for.
 pub(crate) enum Role {
     /// By reference if the function takes it so.
-    Key { ty: Type, by_reference: bool },
+    Key {
+        ty: Type,
+        by_reference: bool,
+    },
     /// `Rows<'_, T>`, with `T`.
     Rows(Type),
     /// `&mut GroupState<S>` and its siblings: the type, and the argument's place.
-    Variable { ty: Type, argument: usize },
+    Variable {
+        ty: Type,
+        argument: usize,
+    },
     Timers,
     Emit,
     Context,
@@ -39,8 +45,11 @@ fn role(index: usize, ty: &Type, has_key: bool) -> Result<Role> {
                 Err(Error::new_spanned(ty, "take it by `&mut`"))
             }
             _ if is_key => Ok(Role::Key { ty: without_lifetimes(ty), by_reference: false }),
-            _ => Err(Error::new_spanned(ty, "what this argument is for cannot be seen: beside the rows there are \
-                references to state, timers, `&Context` and the configuration")),
+            _ => Err(Error::new_spanned(
+                ty,
+                "what this argument is for cannot be seen: beside the rows there are \
+                references to state, timers, `&Context` and the configuration",
+            )),
         };
     };
     let inner = without_lifetimes(&reference.elem);
@@ -54,9 +63,7 @@ fn role(index: usize, ty: &Type, has_key: bool) -> Result<Role> {
             Err(Error::new_spanned(ty, "take it by `&mut`"))
         }
         (Some("Context"), _) => Ok(Role::Context),
-        (None | Some("str"), _) if is_key => {
-            Ok(Role::Key { ty: without_lifetimes(ty), by_reference: false })
-        }
+        (None | Some("str"), _) if is_key => Ok(Role::Key { ty: without_lifetimes(ty), by_reference: false }),
         _ if is_key => Ok(Role::Key { ty: inner, by_reference: true }),
         (_, true) => Err(Error::new_spanned(ty, "the configuration is taken by `&`, and not changed")),
         _ => Ok(Role::Config(inner)),
@@ -75,7 +82,10 @@ fn rows(ty: &Type) -> Result<Role> {
             return Ok(Role::Rows(without_lifetimes(row)));
         }
     }
-    Err(Error::new_spanned(ty, "name the type of the rows: Rows<'_, T> with a struct T that has #[derive(pelton::Row)]"))
+    Err(Error::new_spanned(
+        ty,
+        "name the type of the rows: Rows<'_, T> with a struct T that has #[derive(pelton::Row)]",
+    ))
 }
 
 fn name(ty: &Type) -> Option<String> {

@@ -97,10 +97,10 @@ pub mod __private {
     pub use crate::array::{Array, Nulls};
     pub use crate::config::{ObjectReader, word};
     pub use crate::function::{Entry, Exported, Function, Reply, Typed, flat_map, map, scalar};
-    pub use crate::groups::run::Spec;
-    pub use crate::groups::{Form, GroupFunction, GroupReply, Groups, Load, Signature};
     pub use crate::groups::run as group;
+    pub use crate::groups::run::Spec;
     pub use crate::groups::state::through;
+    pub use crate::groups::{Form, GroupFunction, GroupReply, Groups, Load, Signature};
     pub use crate::input::{Missing, Plan, StructPlan};
     pub use crate::ipc::Encoder;
     pub use crate::output::{Build, BuildRow, Validity};

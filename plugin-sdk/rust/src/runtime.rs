@@ -136,7 +136,14 @@ macro_rules! __export {
             }
             #[unsafe(export_name = "pelton:plugin/stateful@0.1.0#open")]
             extern "C" fn open_stateful(
-                a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
+                h: usize,
             ) -> usize {
                 abi::stateful::open(&$plugin, [a, b, c, d, e, f, g, h])
             }
@@ -146,19 +153,39 @@ macro_rules! __export {
             }
             #[unsafe(export_name = "pelton:plugin/stateful@0.1.0#migrate")]
             extern "C" fn migrate(
-                a: usize, b: usize, c: i32, d: usize, e: usize, f: usize, g: usize,
+                a: usize,
+                b: usize,
+                c: i32,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
             ) -> usize {
                 abi::stateful::migrate(c, [a, b, d, e, f, g])
             }
             #[unsafe(export_name = "pelton:plugin/sink@0.1.0#open")]
             extern "C" fn open_sink(
-                a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: i32,
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: i32,
             ) -> usize {
                 abi::sink::open(&$plugin, [a, b, c, d, e, f], g)
             }
             #[unsafe(export_name = "pelton:plugin/sink@0.1.0#write")]
             extern "C" fn write(
-                a: i64, b: i64, c: i32, d: i64, e: i64, f: i32, g: i32, h: usize, i: usize,
+                a: i64,
+                b: i64,
+                c: i32,
+                d: i64,
+                e: i64,
+                f: i32,
+                g: i32,
+                h: usize,
+                i: usize,
             ) -> usize {
                 abi::sink::write((a, b, c, d, e), (f, g), h, i)
             }

@@ -52,8 +52,12 @@ pub trait SinkFunction: 'static {
     ///
     /// # Errors
     /// If it cannot; the micro-batch then fails.
-    fn write(open: &mut Self::Open, context: &Context, part: BatchPart, rows: &Array<'_>)
-    -> Result<(), Error>;
+    fn write(
+        open: &mut Self::Open,
+        context: &Context,
+        part: BatchPart,
+        rows: &Array<'_>,
+    ) -> Result<(), Error>;
 }
 
 /// An open sink function, whatever it is.
@@ -178,7 +182,8 @@ where
 {
     let reader = Reader::<T>(T::reader(&open.plan, rows)?);
     let refused: RefCell<Vec<Rejected>> = RefCell::default();
-    let outcome = function(Rows::new(&reader, &refused, 0..rows.len()), part, context, &open.config).outcome();
+    let outcome =
+        function(Rows::new(&reader, &refused, 0..rows.len()), part, context, &open.config).outcome();
     outcome.map_err(Error::Failed)?;
     match refused.take().first() {
         Some(refused) => Err(Error::Failed(format!("row {}: {}", refused.row, refused.reason))),

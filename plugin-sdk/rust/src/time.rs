@@ -60,8 +60,9 @@ fn parse(text: &str) -> Result<i64, String> {
         let (number, after) = split(rest, |c| c.is_ascii_digit() || matches!(c, '-' | '+'));
         let (unit, after) = split(after.trim_start(), char::is_alphabetic);
         let number: i64 = number.parse().map_err(|_| wrong("; write for example '10 minutes'"))?;
-        let scale = scale(unit)
-            .ok_or_else(|| wrong(&format!(": no unit '{unit}'{}", did_you_mean(unit, UNITS.iter().map(|u| u.0)))))?;
+        let scale = scale(unit).ok_or_else(|| {
+            wrong(&format!(": no unit '{unit}'{}", did_you_mean(unit, UNITS.iter().map(|u| u.0))))
+        })?;
         let part = number.checked_mul(scale).and_then(|part| micros.checked_add(part));
         micros = part.ok_or_else(|| wrong(": it is too long"))?;
         rest = after.trim_start_matches(|c: char| c.is_whitespace() || c == ',');

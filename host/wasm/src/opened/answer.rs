@@ -192,7 +192,9 @@ fn timers(
         return Err(format!("{} changes of timers (limit timers: {})", timers.len(), limits.timers));
     }
     let checked = |timer: GuestTimerChange| match (timer.group, timer.name.len()) {
-        (group, _) if group as usize >= groups => Err(format!("a timer for group {group}, there are {groups}")),
+        (group, _) if group as usize >= groups => {
+            Err(format!("a timer for group {group}, there are {groups}"))
+        }
         (_, bytes) if bytes > TIMER_NAME_BYTES => {
             Err(format!("a timer with a name of {bytes} bytes (at most {TIMER_NAME_BYTES})"))
         }

@@ -14,7 +14,8 @@ use crate::plugin::Parts;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use pelton_core::{
-    CallScope, Error, FunctionKind, GroupInput, GroupOutput, Result, StatefulFunction, StatefulSignature, Timer,
+    CallScope, Error, FunctionKind, GroupInput, GroupOutput, Result, StatefulFunction, StatefulSignature,
+    Timer,
 };
 use std::sync::Arc;
 
@@ -79,7 +80,8 @@ impl OpenedStateful {
             .map_err(|fault| error(&plugin.name, function, When::Opened, fault))?;
         let columns: Vec<_> = signature.reads.iter().map(|at| opening.input.fields()[*at].clone()).collect();
         let rows = Encoder::new(encoding, Arc::new(Schema::new(columns))).map_err(named)?;
-        let state = signature.variables.iter().map(|variable| Encoder::new(encoding, variable.entries.clone()));
+        let state =
+            signature.variables.iter().map(|variable| Encoder::new(encoding, variable.entries.clone()));
         let state = state.collect::<Result<_>>().map_err(named)?;
         let answers = Answers::new(encoding, &signature);
         let pool = Pool::new(plugin, function, instance);
@@ -211,5 +213,8 @@ fn shared(numbers: &[u32], buffer: &mut Numbers) -> Numbers {
 }
 
 fn given(timers: &[Timer]) -> Vec<GivenTimer> {
-    timers.iter().map(|timer| GivenTimer { group: timer.group, name: timer.name.clone(), at: timer.at }).collect()
+    timers
+        .iter()
+        .map(|timer| GivenTimer { group: timer.group, name: timer.name.clone(), at: timer.at })
+        .collect()
 }

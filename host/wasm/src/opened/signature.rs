@@ -7,7 +7,7 @@ use crate::limits::{Limits, clean_text};
 use crate::plugin::is_name;
 use arrow::datatypes::{Schema, SchemaRef};
 use pelton_core::suggest::did_you_mean;
-use pelton_core::{Encoding, Load, StatefulSignature, StateVariable, VariableKind};
+use pelton_core::{Encoding, Load, StateVariable, StatefulSignature, VariableKind};
 use std::sync::Arc;
 
 /// What the answer is read with.
@@ -54,7 +54,10 @@ impl Reading<'_> {
         let mut positions = Vec::with_capacity(names.len().min(self.input.fields().len()));
         for name in names {
             let position = self.column(&name).map_err(|near| {
-                format!("it reads the column '{}', which its input does not have{near}", clean_text(&name, 80))
+                format!(
+                    "it reads the column '{}', which its input does not have{near}",
+                    clean_text(&name, 80)
+                )
             })?;
             positions.push(position);
             if positions.len() > self.input.fields().len() {
@@ -95,20 +98,39 @@ impl Reading<'_> {
         }
         let ttl_ms = match variable.ttl_ms {
             Some(0) => return Err("its time to live must be a millisecond at least".to_owned()),
-            Some(ttl) => Some(i64::try_from(ttl).map_err(|_| format!("its time to live of {ttl} ms is too long"))?),
+            Some(ttl) => {
+                Some(i64::try_from(ttl).map_err(|_| format!("its time to live of {ttl} ms is too long"))?)
+            }
             None => None,
         };
         let entries = entries(&key, &value)?;
         let load = self.load(variable.load, kind, &key, reads)?;
-        Ok(StateVariable { name: variable.name, kind, key, value, entries, version: variable.version, ttl_ms, load })
+        Ok(StateVariable {
+            name: variable.name,
+            kind,
+            key,
+            value,
+            entries,
+            version: variable.version,
+            ttl_ms,
+            load,
+        })
     }
 
-    fn load(&self, load: GuestLoad, kind: VariableKind, key: &Schema, reads: &[usize]) -> Result<Load, String> {
+    fn load(
+        &self,
+        load: GuestLoad,
+        kind: VariableKind,
+        key: &Schema,
+        reads: &[usize],
+    ) -> Result<Load, String> {
         match (load, kind) {
             (GuestLoad::Everything, _) => Ok(Load::Everything),
             (_, VariableKind::Value) => Err("a value is always loaded, with 'everything'".to_owned()),
             (GuestLoad::Nothing, _) => Ok(Load::Nothing),
-            (GuestLoad::Last(0), VariableKind::List) => Err("it loads the last 0 entries; say 'nothing'".to_owned()),
+            (GuestLoad::Last(0), VariableKind::List) => {
+                Err("it loads the last 0 entries; say 'nothing'".to_owned())
+            }
             (GuestLoad::Last(count), VariableKind::List) => Ok(Load::Last(count)),
             (GuestLoad::Last(_), _) => Err("only of a list the last entries can be loaded".to_owned()),
             (GuestLoad::KeyedBy(columns), VariableKind::Map) => self.keyed_by(columns, key, reads),

@@ -8,8 +8,8 @@ use arrow_ipc::writer::{
     DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
 use pelton_core::{
-    ErrorKind, GroupForm, GroupInput, GroupOutput, GroupReason, Load, StateAction, StateEntries, StatefulFunction,
-    TimeMode, Timer, VariableKind,
+    ErrorKind, GroupForm, GroupInput, GroupOutput, GroupReason, Load, StateAction, StateEntries,
+    StatefulFunction, TimeMode, Timer, VariableKind,
 };
 
 fn options() -> IpcWriteOptions {
@@ -88,7 +88,8 @@ fn output() -> Output {
     let put = |value: &[i64]| message(&longs("value", value));
     let names: ArrayRef = Arc::new(StringArray::from(vec!["rome"]));
     let values: ArrayRef = Arc::new(Int64Array::from(vec![4]));
-    let entry = RecordBatch::try_from_iter_with_nullable([("place", names.clone(), true), ("value", values, true)]);
+    let entry =
+        RecordBatch::try_from_iter_with_nullable([("place", names.clone(), true), ("value", values, true)]);
     let removed = RecordBatch::try_from_iter_with_nullable([("place", names, true)]);
     Output {
         rows: message(&longs("out", &[10, 20, 30])),
@@ -109,7 +110,11 @@ fn output() -> Output {
 }
 
 fn open_with(signature: &Signature, output: &Output, limits: Limits) -> Result<Arc<dyn StatefulFunction>> {
-    load_with(&guest(signature, output, &message(&longs("value", &[1]))), limits)?.stateful("f", key(), input())
+    load_with(&guest(signature, output, &message(&longs("value", &[1]))), limits)?.stateful(
+        "f",
+        key(),
+        input(),
+    )
 }
 
 /// Two groups with a row each, without state.
@@ -155,8 +160,14 @@ fn a_signature_says_what_a_function_reads_and_keeps() {
     assert_eq!((sum.kind, &sum.load, sum.ttl_ms), (VariableKind::Value, &Load::Everything, None));
     assert_eq!((recent.kind, &recent.load), (VariableKind::List, &Load::Last(10)));
     // By position among the columns that are read.
-    assert_eq!((seen.kind, &seen.load, seen.ttl_ms), (VariableKind::Map, &Load::KeyedBy(vec![1]), Some(5000)));
-    assert_eq!(seen.entries.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), ["place", "value"]);
+    assert_eq!(
+        (seen.kind, &seen.load, seen.ttl_ms),
+        (VariableKind::Map, &Load::KeyedBy(vec![1]), Some(5000))
+    );
+    assert_eq!(
+        seen.entries.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(),
+        ["place", "value"]
+    );
 }
 
 #[test]
@@ -166,7 +177,10 @@ fn an_honest_answer_comes_through() {
     assert_eq!(output.rejected[0].row, 1);
     assert_eq!(output.timeouts, [(0, 5_000_000), (1, 6_000_000)]);
     let [sum, recent, seen] = &output.changes[..] else { panic!("three") };
-    assert_eq!((&sum.groups[..], &sum.actions[..]), (&[0, 1][..], &[StateAction::Put, StateAction::Clear][..]));
+    assert_eq!(
+        (&sum.groups[..], &sum.actions[..]),
+        (&[0, 1][..], &[StateAction::Put, StateAction::Clear][..])
+    );
     assert_eq!(recent.put.num_rows(), 2);
     assert_eq!((seen.put.num_rows(), seen.remove.num_rows()), (1, 1));
 }
@@ -208,7 +222,10 @@ fn wrong_changes_are_refused() {
 
 #[test]
 fn wrong_rows_timeouts_and_timers_are_refused() {
-    refused(|signature, _| signature.form = 0, "3 rows for 2 groups; a map-groups function gives one for each");
+    refused(
+        |signature, _| signature.form = 0,
+        "3 rows for 2 groups; a map-groups function gives one for each",
+    );
     refused(|_, output| output.rejected = vec![2], "row 2 is rejected, there are 2");
     refused(|_, output| output.rejected = vec![1, 0], "rejected rows must ascend");
     refused(|_, output| output.timeouts[1].0 = 0, "group 0 comes after group 0");
@@ -269,7 +286,12 @@ fn rewritten_entries_are_as_many_as_there_were() {
     let old = longs("older", &[5]);
     assert_eq!(function.migrate(0, 0, &old).expect("one for one").num_rows(), 1);
     let error = function.migrate(0, 0, &longs("older", &[5, 6])).expect_err("one for two");
-    assert!(error.message().contains("rewrote the entries of 'sum' from version 0: answered wrong entries: 1 entries for 2"), "{error}");
+    assert!(
+        error
+            .message()
+            .contains("rewrote the entries of 'sum' from version 0: answered wrong entries: 1 entries for 2"),
+        "{error}"
+    );
     assert!(function.migrate(9, 0, &old).is_err());
 }
 

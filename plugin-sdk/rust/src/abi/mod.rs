@@ -165,16 +165,15 @@ pub fn run(
 ) -> usize {
     let rows = Given { at: rows, bytes: rows_bytes };
     let clock = clock((batch_id, processing_time, has_watermark, watermark, seed));
-    let outcome =
-        STATE.with_borrow_mut(|state| {
-            let State { session: Some(session), rejected, .. } = state else {
-                return Err(Error::Failed("no function is open on this instance".to_owned()));
-            };
-            session.run(clock, rows.as_slice())?;
-            list_rejected(session.rejected(), rejected);
-            let message = session.message();
-            Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
-        });
+    let outcome = STATE.with_borrow_mut(|state| {
+        let State { session: Some(session), rejected, .. } = state else {
+            return Err(Error::Failed("no function is open on this instance".to_owned()));
+        };
+        session.run(clock, rows.as_slice())?;
+        list_rejected(session.rejected(), rejected);
+        let message = session.message();
+        Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
+    });
     match outcome {
         Ok(words) => area(&words),
         Err(error) => fail(error),
@@ -194,9 +193,8 @@ fn clock((batch_id, processing_time, has_watermark, watermark, seed): FlatClock)
 }
 
 fn list_rejected(rejected: &[Rejected], list: &mut Vec<[usize; 3]>) {
-    let words = |refused: &Rejected| {
-        [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()]
-    };
+    let words =
+        |refused: &Rejected| [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()];
     list.clear();
     list.extend(rejected.iter().map(words));
 }

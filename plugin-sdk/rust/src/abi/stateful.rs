@@ -196,7 +196,8 @@ impl Timers {
 pub fn process(at: usize) -> usize {
     let call = Call::new(at);
     let head = &call.head;
-    let clock = clock((head.long(0), head.long(8), i32::from(head.array::<1>(16)[0]), head.long(24), head.long(32)));
+    let clock =
+        clock((head.long(0), head.long(8), i32::from(head.array::<1>(16)[0]), head.long(24), head.long(32)));
     let outcome = super::STATE.with_borrow_mut(|state| {
         let State { groups: Some(session), rejected, changes, timers, .. } = state else {
             return Err(Error::Failed("no stateful function is open on this instance".to_owned()));

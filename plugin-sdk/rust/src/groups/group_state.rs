@@ -148,7 +148,12 @@ impl<S: State> Variable for GroupState<S> {
         Entries::new(&plans[0], entries)
     }
     #[inline]
-    fn begin(&mut self, reader: &Entries<'_, S>, entries: Range<usize>, moment: &Moment) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        reader: &Entries<'_, S>,
+        entries: Range<usize>,
+        moment: &Moment,
+    ) -> Result<(), Error> {
         self.value = if entries.is_empty() { None } else { Some(reader.read(entries.start)?) };
         (self.stored, self.changed, self.timeout) = (self.value.is_some(), false, None);
         self.moment = *moment;

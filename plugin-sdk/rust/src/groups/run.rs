@@ -242,7 +242,9 @@ fn unreadable_key(
     refused: &RefCell<Vec<Rejected>>,
 ) -> Result<(), Error> {
     if form == Form::MapGroups {
-        return Err(Error::Failed(format!("{reason} in a group's key; its type must take nulls: use an Option")));
+        return Err(Error::Failed(format!(
+            "{reason} in a group's key; its type must take nulls: use an Option"
+        )));
     }
     let rejected = rows.map(|row| Rejected { row: row as u32, reason: format!("{reason} in the key") });
     refused.borrow_mut().extend(rejected);

@@ -52,7 +52,8 @@ pub fn through<Old: State, New: State + From<Old>>(
     old: &Schema,
     rows: &Array<'_>,
 ) -> Result<Vec<New>, Error> {
-    let values = if from == Old::VERSION { read_all::<Old>(old, rows)? } else { Old::migrated(from, old, rows)? };
+    let values =
+        if from == Old::VERSION { read_all::<Old>(old, rows)? } else { Old::migrated(from, old, rows)? };
     Ok(values.into_iter().map(New::from).collect())
 }
 

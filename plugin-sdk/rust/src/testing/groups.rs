@@ -186,8 +186,7 @@ impl Script {
         let key = Schema::new(self.key.iter().map(column).collect::<Result<_, _>>()?);
         let function = self.plugin.functions[0].name;
         let (key_message, input_message) = (ipc::write_schema(&key), ipc::write_schema(&input));
-        let session =
-            GroupSession::open(&self.plugin, function, &self.config, &key_message, &input_message)?;
+        let session = GroupSession::open(&self.plugin, function, &self.config, &key_message, &input_message)?;
         self.open = Some(Open { session, input, key });
         self.migrate()
     }
@@ -320,8 +319,7 @@ impl Script {
         let Some(open) = &self.open else { return Ok(()) };
         let (reply, signature) = (open.session.reply(), open.session.signature());
         let mut by_key: BTreeMap<&Vec<u8>, &mut Group> = self.groups.iter_mut().collect();
-        let mut groups: Vec<&mut Group> =
-            called.keys.iter().filter_map(|key| by_key.remove(key)).collect();
+        let mut groups: Vec<&mut Group> = called.keys.iter().filter_map(|key| by_key.remove(key)).collect();
         for (info, changes) in signature.variables.iter().zip(&reply.changes) {
             apply(changes, info, self.clock.processing_time.0, &mut groups)?;
         }

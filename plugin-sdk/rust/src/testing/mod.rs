@@ -1,4 +1,5 @@
-//! Runs a function as the host would, through the same messages, without Wasm: for a plugin's own tests.
+//! Runs a function as the host would, through the same messages, without Wasm: for a plugin's own tests. Functions over
+//! groups are driven by script ([`groups`]), sinks by micro-batch ([`sink`](fn@sink)).
 //!
 //! ```
 //! #[derive(pelton::Row)]
@@ -21,14 +22,16 @@
 
 mod groups;
 mod rows;
+mod sink;
 mod store;
 
 pub use groups::{Batch, Script, groups};
+pub use sink::{SinkTest, sink};
 
 use crate::context::Clock;
 use crate::error::Error;
 use crate::function::{Entry, Exported, Rejected};
-use crate::host::{Level, sink};
+use crate::host::{Level, sink as host};
 use crate::input::{Arguments, Matching};
 use crate::ipc::{self, Encoder};
 use crate::output::{Build, BuildRow, Output, Row};
@@ -84,10 +87,10 @@ impl Test {
         let (name, kind) = (self.entry.name, self.entry.kind);
         let functions = Vec::leak(vec![self.entry]);
         let plugin = Plugin { name: "test", version: "0", functions };
-        sink::take();
+        host::take();
         let (mut session, schema) = Session::open(&plugin, kind, name, &self.config, schema)?;
         session.run(self.clock, rows)?;
-        Ok(Answer { session, schema, seen: sink::take() })
+        Ok(Answer { session, schema, seen: host::take() })
     }
 }
 
@@ -95,7 +98,7 @@ impl Test {
 pub struct Answer {
     session: Session,
     schema: Vec<u8>,
-    seen: sink::Seen,
+    seen: host::Seen,
 }
 
 impl Answer {

@@ -96,7 +96,8 @@ pub(super) fn apply(
     let removed =
         (changes.removes > 0).then(|| ipc::read_batch(changes.remove.message(), &key_schema)).transpose()?;
     let (mut puts, mut removes) = (0, 0);
-    let expires_at = info.ttl_ms.map(|ttl| now.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX / 1000) * 1000));
+    let expires_at =
+        info.ttl_ms.map(|ttl| now.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX / 1000) * 1000));
     for (group, action) in changes.groups.iter().zip(&changes.actions) {
         let stored = groups[*group as usize].variables.entry(info.name.clone()).or_default();
         (stored.version, stored.schema) = (info.version, schema.clone());

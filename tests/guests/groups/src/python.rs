@@ -93,7 +93,8 @@ pub fn event_timeout_session<'a>(
         state.remove();
         return Ok(Some(out(key, ("timeout", 0), Totals { cnt, sm }, had, state, params)));
     }
-    let Session { cnt, sm, last } = state.get_option().copied().unwrap_or(Session { cnt: 0, sm: 0, last: -1 << 62 });
+    let Session { cnt, sm, last } =
+        state.get_option().copied().unwrap_or(Session { cnt: 0, sm: 0, last: -1 << 62 });
     let seen = Seen::of(rows);
     let totals = seen.added_to(Totals { cnt, sm });
     let last = last.max(seen.max_ms.unwrap_or(last));

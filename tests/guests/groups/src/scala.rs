@@ -18,7 +18,12 @@ pub struct Out<'a> {
 /// What each function does with its group: the event, rows, totals, and what stands in `wm_ms` if not the watermark.
 type Step = (&'static str, i32, Totals, Option<i64>);
 
-fn step(function: &str, rows: Rows<'_, Event>, state: &mut GroupState<Totals>, gap_ms: i64) -> Result<Step, Error> {
+fn step(
+    function: &str,
+    rows: Rows<'_, Event>,
+    state: &mut GroupState<Totals>,
+    gap_ms: i64,
+) -> Result<Step, Error> {
     let timed_out = state.has_timed_out();
     let old = state.get_option().copied().unwrap_or_default();
     let seen = Seen::of(rows);

@@ -52,6 +52,7 @@ pub fn groups<F: Exported>(key: &[&str]) -> Script {
         key: key.iter().map(|column| (*column).to_owned()).collect(),
         config: "{}".to_owned(),
         clock: Clock::default(),
+        input: None,
         open: None,
         groups: BTreeMap::new(),
     }
@@ -67,6 +68,8 @@ pub struct Script {
     key: Vec<String>,
     config: String,
     clock: Clock,
+    /// The rows' schema, once some have come.
+    input: Option<Schema>,
     open: Option<Open>,
     /// By the key's row, as a message.
     groups: BTreeMap<Vec<u8>, Group>,
@@ -167,7 +170,7 @@ impl Script {
     /// # Errors
     /// As [`rows`](Self::rows); also if there was no row before, so that the schema is not known.
     pub fn no_rows(&mut self) -> Result<Batch, Error> {
-        match self.open.as_ref().map(|open| open.input.clone()) {
+        match self.input.clone() {
             Some(schema) => self.open(schema)?,
             None => return Err(Error::Failed("a script begins with rows".to_owned())),
         }
@@ -187,6 +190,7 @@ impl Script {
         let function = self.plugin.functions[0].name;
         let (key_message, input_message) = (ipc::write_schema(&key), ipc::write_schema(&input));
         let session = GroupSession::open(&self.plugin, function, &self.config, &key_message, &input_message)?;
+        self.input = Some(input.clone());
         self.open = Some(Open { session, input, key });
         self.migrate()
     }

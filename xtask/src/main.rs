@@ -39,7 +39,7 @@ enum Task {
     Bench {
         /// What to measure
         what: Bench,
-        /// Rows to generate for `file` and `windows`
+        /// Rows to generate for `file`, `windows` and `state`
         #[arg(long, default_value_t = 1_000_000)]
         rows: u64,
     },
@@ -57,6 +57,8 @@ enum Bench {
     File,
     /// Windows, deduplication and joins, and what a micro-batch costs as the state grows
     Windows,
+    /// User code that keeps state: rows a second, small micro-batches, bytes written, recovery
+    State,
 }
 
 fn main() -> ExitCode {
@@ -78,6 +80,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),
         Task::Bench { what: Bench::Windows, rows } => bench::windows(&workspace, rows),
+        Task::Bench { what: Bench::State, rows } => bench::state(&workspace, rows),
         Task::Docs => docs::write(&workspace),
         Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
     }

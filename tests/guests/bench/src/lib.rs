@@ -1,7 +1,8 @@
 //! What the benchmarks measure: functions that do next to nothing, for the cost of crossing the sandbox, and query A
 //! of the file benchmark (two conditions, a product, an upper-cased text), which also runs as SQL beside it.
 
-use pelton::{Row, Timestamp};
+use pelton::{Error, GroupState, Row, Rows, State, Timestamp};
+use std::time::Duration;
 
 /// A bid.
 #[derive(Row)]
@@ -54,4 +55,49 @@ pub fn add(a: i64, b: i64) -> i64 {
     a.wrapping_add(b)
 }
 
-pelton::plugin!(functions: [identity, add, priced]);
+/// A payment of a user.
+#[derive(Row)]
+pub struct Payment {
+    price: i64,
+    date_time: Timestamp,
+}
+
+/// What a user has paid so far.
+#[derive(State, Clone, Copy, Default)]
+pub struct Paid {
+    n: i64,
+    total: i64,
+}
+
+/// As it comes out.
+#[derive(Row)]
+pub struct UserTotal {
+    user: i64,
+    n: i64,
+    total: i64,
+}
+
+/// Counts and adds up what each user pays, until nothing comes for an hour.
+#[pelton::flat_map_groups(timeout = "event_time")]
+pub fn count_sum(
+    user: i64,
+    payments: Rows<'_, Payment>,
+    paid: &mut GroupState<Paid>,
+) -> Result<Option<UserTotal>, Error> {
+    if paid.has_timed_out() {
+        paid.remove();
+        return Ok(None);
+    }
+    let mut sum = paid.get_option().copied().unwrap_or_default();
+    let mut last = Timestamp(i64::MIN);
+    for payment in payments {
+        sum.n += 1;
+        sum.total += payment.price;
+        last = last.max(payment.date_time);
+    }
+    paid.update(sum);
+    paid.set_timeout_timestamp(last + Duration::from_secs(3600))?;
+    Ok(Some(UserTotal { user, n: sum.n, total: sum.total }))
+}
+
+pelton::plugin!(functions: [identity, add, priced, count_sum]);

@@ -33,6 +33,12 @@ enum Task {
         #[arg(last = true)]
         cargo: Vec<String>,
     },
+    /// Kill the real process a thousand times and more, and compare what it leaves
+    Soak {
+        /// How many times over
+        #[arg(long, default_value_t = 1)]
+        rounds: u64,
+    },
     /// Build every plugin to target/plugins
     Plugins,
     /// Measure, and print beside it what the bare work costs on this machine
@@ -76,6 +82,7 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Demo => demo::run(&workspace),
         Task::Test { cargo } => suite::run(&workspace, &cargo),
+        Task::Soak { rounds } => suite::soak(&workspace, rounds),
         Task::Plugins => guests::build_all(&workspace),
         Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),

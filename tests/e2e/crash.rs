@@ -7,10 +7,13 @@ use rand_chacha::ChaCha8Rng;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Kills in all, over as many runs from nothing as it takes.
-const KILLS: usize = 50;
 /// Another sequence of moments: `PELTON_TEST_SEED=7 cargo xtask test`.
 const SEED: &str = "PELTON_TEST_SEED";
+/// So many times as many kills: `cargo xtask soak` sets it.
+const SOAK: &str = "PELTON_TEST_SOAK";
+
+/// A pipeline that is killed, with its output and its checkpoint in a folder.
+type Case = fn(&Path) -> Result<Pelton>;
 
 fn demo(folder: &Path) -> Result<Pelton> {
     Ok(Pelton::new(["run", "examples/01-flights/pipeline.yaml", "--trigger", "available_now"])?
@@ -20,24 +23,45 @@ fn demo(folder: &Path) -> Result<Pelton> {
         .set("checkpoint", &folder.join("checkpoint")))
 }
 
+/// 104,000 real flights through user code that keeps state and waits for timeouts.
+fn aircraft(folder: &Path) -> Result<Pelton> {
+    Ok(Pelton::new(["run", "tests/e2e/pipelines/aircraft.yaml", "--trigger", "available_now"])?
+        .arg("--plugin")
+        .arg(format!("sessionize={}", plugin("sessionize.wasm")?.display()))
+        .set("sink.path", &folder.join("output"))
+        .set("checkpoint", &folder.join("checkpoint")))
+}
+
 #[test]
 fn fifty_kills_change_no_byte_of_the_output() -> Result<()> {
+    kills_change_nothing(demo, 50, 23)
+}
+
+#[test]
+fn a_hundred_kills_change_no_byte_of_what_state_and_timeouts_give() -> Result<()> {
+    kills_change_nothing(aircraft, 100, 30)
+}
+
+/// Kills in all, over as many runs from nothing as it takes.
+fn kills_change_nothing(case: Case, kills_max: usize, files_min: usize) -> Result<()> {
     // The first run may have to compile the plugin.
-    demo(tempfile::tempdir()?.path())?.succeed()?;
+    case(tempfile::tempdir()?.path())?.succeed()?;
     let undisturbed = tempfile::tempdir()?;
     let started = Instant::now();
-    demo(undisturbed.path())?.succeed()?;
+    case(undisturbed.path())?.succeed()?;
     let whole_run = started.elapsed();
     let expected = committed_files(&undisturbed.path().join("output"))?;
-    ensure!(expected.len() >= 23, "every micro-batch wrote a file: {}", expected.len());
+    ensure!(expected.len() >= files_min, "every micro-batch wrote a file: {}", expected.len());
 
-    let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let seed: u64 = number(SEED);
+    let kills_max = kills_max * usize::try_from(number(SOAK))?;
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut kills = 0;
     let mut runs = 0;
-    while kills < KILLS {
+    while kills < kills_max {
         let folder = tempfile::tempdir()?;
-        kills += kill_until_done(folder.path(), whole_run, &mut random, KILLS - kills)?;
+        kills += kill_until_done(case, folder.path(), whole_run, &mut random, kills_max - kills)?;
         runs += 1;
         let found = committed_files(&folder.path().join("output"))?;
         ensure!(found == expected, "run {runs} ({SEED}={seed}): {}", difference(&expected, &found));
@@ -48,6 +72,7 @@ fn fifty_kills_change_no_byte_of_the_output() -> Result<()> {
 
 /// Starts it again and again, each time killed at another moment, until a run comes to its end. Returns the kills.
 fn kill_until_done(
+    case: Case,
     folder: &Path,
     whole_run: Duration,
     random: &mut ChaCha8Rng,
@@ -55,7 +80,7 @@ fn kill_until_done(
 ) -> Result<usize> {
     let mut kills = 0;
     while kills < kills_max {
-        let mut child = demo(folder)?.start()?;
+        let mut child = case(folder)?.start()?;
         let moment = Instant::now() + whole_run.mul_f64(random.random_range(0.0..0.6));
         while Instant::now() < moment && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_millis(1));
@@ -68,7 +93,7 @@ fn kill_until_done(
         child.wait()?;
         kills += 1;
     }
-    demo(folder)?.succeed()?;
+    case(folder)?.succeed()?;
     Ok(kills)
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// A crate of this workspace, what it may depend on here, and the rule in words.
-const RULES: [(&str, &[&str], &str); 15] = [
+const RULES: [(&str, &[&str], &str); 20] = [
     ("pelton-core", &[], "core is the ground floor: it stands on no crate of ours"),
     ("pelton-plan", &["pelton-core"], "plan stands on core alone"),
     ("pelton-checkpoint", &["pelton-core"], "checkpoint stands on core alone"),
@@ -31,7 +31,12 @@ const RULES: [(&str, &[&str], &str); 15] = [
     ("xtask", &["pelton-toolchain"], "xtask must build fast on a fresh clone"),
     ("flights-rust", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("redact", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("sessionize", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("running-total", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("top-k", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("dedup-key", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];
 
 /// Those that may know everyone: the binary hands the engine its parts, the tests test all of it.

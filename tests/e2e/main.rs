@@ -19,6 +19,7 @@ mod conformance;
 mod crash;
 /// Every example, its output compared with what it should be.
 mod examples;
+mod faults;
 /// The queries that real Spark answered.
 mod oracle;
 /// Generated pages are what the program would generate now.

@@ -12,18 +12,25 @@ pub(crate) fn boundary(workspace: &Workspace) -> Result<()> {
 
 /// From files to files.
 pub(crate) fn file(workspace: &Workspace, rows: u64) -> Result<()> {
-    let mut build = cargo(workspace);
-    build.args(["build", "--workspace", "--bins"]);
-    shell::run(build)?;
-    start(workspace, "file", &["--rows", &rows.to_string()])
+    with_binary(workspace, "file", rows)
 }
 
-/// Event time and state.
+/// Event time and native operators.
 pub(crate) fn windows(workspace: &Workspace, rows: u64) -> Result<()> {
+    with_binary(workspace, "windows", rows)
+}
+
+/// User code that keeps state.
+pub(crate) fn state(workspace: &Workspace, rows: u64) -> Result<()> {
+    with_binary(workspace, "state", rows)
+}
+
+/// A program that measures the real binary.
+fn with_binary(workspace: &Workspace, name: &str, rows: u64) -> Result<()> {
     let mut build = cargo(workspace);
     build.args(["build", "--workspace", "--bins"]);
     shell::run(build)?;
-    start(workspace, "windows", &["--rows", &rows.to_string()])
+    start(workspace, name, &["--rows", &rows.to_string()])
 }
 
 /// In the profile of everyday work, whose hot parts are optimised as in a release, and with the features of the whole

@@ -33,13 +33,19 @@ enum Task {
         #[arg(last = true)]
         cargo: Vec<String>,
     },
+    /// Kill the real process a thousand times and more, and compare what it leaves
+    Soak {
+        /// How many times over
+        #[arg(long, default_value_t = 1)]
+        rounds: u64,
+    },
     /// Build every plugin to target/plugins
     Plugins,
     /// Measure, and print beside it what the bare work costs on this machine
     Bench {
         /// What to measure
         what: Bench,
-        /// Rows to generate for `file` and `windows`
+        /// Rows to generate for `file`, `windows` and `state`
         #[arg(long, default_value_t = 1_000_000)]
         rows: u64,
     },
@@ -57,6 +63,8 @@ enum Bench {
     File,
     /// Windows, deduplication and joins, and what a micro-batch costs as the state grows
     Windows,
+    /// User code that keeps state: rows a second, small micro-batches, bytes written, recovery
+    State,
 }
 
 fn main() -> ExitCode {
@@ -74,10 +82,12 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Demo => demo::run(&workspace),
         Task::Test { cargo } => suite::run(&workspace, &cargo),
+        Task::Soak { rounds } => suite::soak(&workspace, rounds),
         Task::Plugins => guests::build_all(&workspace),
         Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),
         Task::Bench { what: Bench::Windows, rows } => bench::windows(&workspace, rows),
+        Task::Bench { what: Bench::State, rows } => bench::state(&workspace, rows),
         Task::Docs => docs::write(&workspace),
         Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
     }

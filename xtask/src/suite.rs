@@ -17,6 +17,19 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     shell::run(test)
 }
 
+/// Ten times as many kills as the tests do, and more with more rounds; with another sequence of moments each round.
+pub(crate) fn soak(workspace: &Workspace, rounds: u64) -> Result<()> {
+    guests::build_all(workspace)?;
+    for round in 1..=rounds {
+        heading(&format!("round {round} of {rounds}"));
+        let mut test = cargo(workspace);
+        test.args(["test", "--workspace", "--test", "e2e", "--", "crash::", "--nocapture"]);
+        test.env("PELTON_TEST_SOAK", "10").env("PELTON_TEST_SEED", (1000 + round).to_string());
+        shell::run(test)?;
+    }
+    Ok(())
+}
+
 /// Cargo, in the checkout.
 pub(crate) fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = shell::command(Path::new("cargo"));

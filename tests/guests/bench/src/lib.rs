@@ -2,7 +2,8 @@
 //! of the file benchmark (two conditions, a product, an upper-cased text), which also runs as SQL beside it; and a count
 //! and a sum for each user.
 
-use pelton::{GroupState, Row, Rows, State, Timestamp};
+use pelton::{Error, GroupState, Row, Rows, State, Timestamp};
+use std::time::Duration;
 
 /// A bid.
 #[derive(Row)]
@@ -88,4 +89,49 @@ pub fn count_sum(k: i64, amounts: Rows<'_, Amount>, state: &mut GroupState<Total
     UserTotals { k, count, sum }
 }
 
-pelton::plugin!(functions: [identity, add, priced, count_sum]);
+/// A payment of a user.
+#[derive(Row)]
+pub struct Payment {
+    price: i64,
+    date_time: Timestamp,
+}
+
+/// What a user has paid so far.
+#[derive(State, Clone, Copy, Default)]
+pub struct Paid {
+    n: i64,
+    total: i64,
+}
+
+/// As it comes out.
+#[derive(Row)]
+pub struct UserTotal {
+    user: i64,
+    n: i64,
+    total: i64,
+}
+
+/// Counts and adds up what each user pays, until nothing comes for an hour.
+#[pelton::flat_map_groups(timeout = "event_time")]
+pub fn paid_by_user(
+    user: i64,
+    payments: Rows<'_, Payment>,
+    paid: &mut GroupState<Paid>,
+) -> Result<Option<UserTotal>, Error> {
+    if paid.has_timed_out() {
+        paid.remove();
+        return Ok(None);
+    }
+    let mut sum = paid.get_option().copied().unwrap_or_default();
+    let mut last = Timestamp(i64::MIN);
+    for payment in payments {
+        sum.n += 1;
+        sum.total += payment.price;
+        last = last.max(payment.date_time);
+    }
+    paid.update(sum);
+    paid.set_timeout_timestamp(last + Duration::from_secs(3600))?;
+    Ok(Some(UserTotal { user, n: sum.n, total: sum.total }))
+}
+
+pelton::plugin!(functions: [identity, add, priced, count_sum, paid_by_user]);

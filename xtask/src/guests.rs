@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 4] = [
+const RUST: [(&str, &str); 5] = [
     ("flights-rust", "flights-rust.wasm"),
     ("redact", "redact.wasm"),
     ("conformance-guest", "conformance.wasm"),
     ("pelton-bench-guest", "bench.wasm"),
+    ("pelton-groups-guest", "groups.wasm"),
 ];
 
 /// The plugin of the demo and of most examples.

@@ -37,7 +37,7 @@ pub mod suggest;
 pub mod table;
 pub mod types;
 
-pub use batch::{BatchInfo, CallScope, DeadLetter, LossKind};
+pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind};
 pub use clock::{Clock, ManualClock};
 pub use dataflow::{Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, WatermarkInfo};
 pub use error::{Error, ErrorKind, Result};
@@ -57,5 +57,5 @@ pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};
-pub use state_layout::{DEFINITION_WORDS, StateColumn, StateFact, StateLayout};
+pub use state_layout::{DEFINITION_WORDS, StateColumn, StateFact, StateLayout, VariableLayout};
 pub use table::{Table, TableRows};

@@ -22,20 +22,18 @@ use crate::meters::Meters;
 use crate::progress::{DurationMs, millis};
 use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
+use crate::trigger::{self, ClockWatch};
 use crate::watermark::EventTimes;
 use futures::{TryStreamExt, future};
 use pelton_checkpoint::{CommitEntry, DeadLetterFile, LayoutId, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit, StateStore,
+    BatchId, BatchInfo, END_OF_TIME_MS, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit,
+    StateStore,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-/// A watermark behind all event times: what is told to the one micro-batch of a bounded run. In microseconds it still
-/// fits its type.
-const END_OF_TIME_MS: i64 = i64::MAX / 2000;
 
 /// What a trigger led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +93,7 @@ impl Query {
             None => {
                 let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
                 let available = self.ask_sources(time_ms).await?;
-                let without_data = self.wants_batch_without_data();
+                let without_data = self.wants_batch_without_data(time_ms);
                 let Some(ranges) = admission::plan_batch(&available, without_data) else {
                     return Ok(Turn::Idle);
                 };
@@ -137,12 +135,22 @@ impl Query {
         future::try_join_all(asked).await
     }
 
-    /// Whether the last micro-batch has moved the watermark to where something expires or becomes final.
-    fn wants_batch_without_data(&self) -> bool {
+    /// Whether the last micro-batch has moved the watermark to where something expires or becomes final, or time has
+    /// moved to where something falls due. Not before this run's first micro-batch, as in Spark.
+    fn wants_batch_without_data(&self, time_ms: i64) -> bool {
         let (ran_with, next) = (self.position.last_watermark_ms, self.watermarks.current_ms());
         self.no_data_batches
             && self.position.has_run
-            && self.logic.dataflow.wants_batch_without_data(ran_with, next)
+            && (self.logic.dataflow.wants_batch_without_data(ran_with, next)
+                || trigger::wants_batch_by_clock(self.trigger, self.clock_watch(), time_ms))
+    }
+
+    /// What waits for the clock.
+    fn clock_watch(&self) -> ClockWatch {
+        match self.logic.dataflow.operators().iter().any(|operator| operator.watches_clock) {
+            false => ClockWatch::Nothing,
+            true => ClockWatch::Until(self.position.next_due_ms),
+        }
     }
 
     fn new_batch(&self, time_ms: i64, ranges: Vec<SourceOffsets>) -> BatchContext {
@@ -317,6 +325,7 @@ impl Query {
         self.position.offsets = batch.ranges.iter().map(|range| range.end.clone()).collect();
         self.position.last_watermark_ms = batch.info.watermark_ms;
         self.position.has_run = true;
+        self.position.next_due_ms = batch.operators.iter().filter_map(|operator| operator.next_due_ms).min();
         batch.spent.commit_offsets = millis(watch.elapsed());
         Ok(())
     }

@@ -152,7 +152,7 @@ impl Processor {
     }
 
     /// Makes a call, or, if its state is too large, several.
-    fn call(&self, shard: &mut Shard<'_, '_>, mut called: Called<'_>) -> Result<()> {
+    fn call(&self, shard: &mut Shard<'_, '_>, called: Called<'_>) -> Result<()> {
         if called.keys.is_empty() {
             return Ok(());
         }

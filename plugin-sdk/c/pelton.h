@@ -76,6 +76,9 @@ typedef struct {
     void (*call)(pelton_row *row);
 } pelton_function;
 
+/* Functions over groups with state are in pelton_groups.h, which includes this file. */
+typedef struct pelton_group_function pelton_group_function;
+
 #define PELTON_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define PELTON_FIELDS(array) (array), PELTON_COUNT(array)
 

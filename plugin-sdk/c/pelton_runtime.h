@@ -12,12 +12,16 @@ typedef struct {
     const char *name, *version;
     const pelton_function *functions;
     uint32_t function_count;
+    const pelton_group_function *groups;
+    uint32_t group_count;
+    /* The name and the doc of a group function; NULL if there are none. */
+    void (*group_texts)(uint32_t at, pelton_text *name, pelton_text *doc);
 } pelton_plugin;
 
 static const pelton_plugin pelton_this; /* PELTON_PLUGIN fills it in */
 
 #define PELTON_PLUGIN(name, version, functions) \
-    static const pelton_plugin pelton_this = {name, version, functions, PELTON_COUNT(functions)};
+    static const pelton_plugin pelton_this = {name, version, functions, PELTON_COUNT(functions), NULL, 0, NULL};
 
 __attribute__((import_module("pelton:plugin/host@0.1.0"), import_name("log"))) void
 pelton_host_log(uint32_t level, const char *message, uint32_t length);
@@ -47,7 +51,7 @@ struct pelton_row {
 static pelton_row pelton_state;
 static pelton_clock pelton_current_clock;
 static pelton_text pelton_current_config;
-static uint32_t pelton_area[8];
+static uint32_t pelton_area[12];
 
 PELTON_INTERNAL pelton_clock pelton_get_clock(void) { return pelton_current_clock; }
 PELTON_INTERNAL pelton_text pelton_get_config(void) { return pelton_current_config; }
@@ -261,12 +265,18 @@ PELTON_INTERNAL uint32_t *pelton_fail(uint32_t kind, const char *const *parts, p
 #define PELTON_FAIL(kind, name, ...) pelton_fail(kind, (const char *const[]){__VA_ARGS__, NULL}, name)
 
 __attribute__((export_name("pelton:plugin/describe@0.1.0#describe"))) uint32_t *pelton_describe(void) {
-    uint32_t count = pelton_this.function_count;
+    uint32_t rows = pelton_this.function_count, count = rows + pelton_this.group_count;
     uint32_t *list = pelton_allocate(20 * count);
     for (uint32_t i = 0; i < count; i++) {
-        const pelton_function *function = &pelton_this.functions[i];
-        pelton_text name = pelton_string(function->name), doc = pelton_string(function->doc);
-        uint32_t words[5] = {(uint32_t)(uintptr_t)name.bytes, name.length, function->kind,
+        pelton_text name, doc;
+        uint32_t kind = 2; /* stateful */
+        if (i < rows) {
+            const pelton_function *function = &pelton_this.functions[i];
+            name = pelton_string(function->name), doc = pelton_string(function->doc), kind = function->kind;
+        } else {
+            pelton_this.group_texts(i - rows, &name, &doc);
+        }
+        uint32_t words[5] = {(uint32_t)(uintptr_t)name.bytes, name.length, kind,
                              (uint32_t)(uintptr_t)doc.bytes, doc.length};
         __builtin_memcpy(list + 5 * i, words, sizeof words);
     }
@@ -292,9 +302,22 @@ PELTON_INTERNAL bool pelton_accepts(pelton_type wanted, const pelton_table *fiel
     }
 }
 
-/* Finds the function's inputs in the schema; returns the failure or NULL. */
-PELTON_INTERNAL uint32_t *pelton_match(const pelton_function *function, const pelton_table *schema) {
+/* Notes which column an input is read from; returns the failure or NULL. */
+PELTON_INTERNAL uint32_t *pelton_take_column(pelton_row *row, uint32_t input, const pelton_table *field, uint32_t node,
+                                             uint32_t buffer) {
     static const char *const wanted[] = {"boolean", "int", "long", "double", "string", "binary", "date", "timestamp"};
+    const pelton_field *expected = &row->function->inputs[input];
+    if (!pelton_accepts(expected->type, field))
+        return PELTON_FAIL(0, pelton_string(expected->name), "column '", "%", "' is of type ", pelton_type_name(field),
+                           ", but the function reads it as ", wanted[expected->type]);
+    pelton_column column = {.layout = pelton_layout_of(field), .node = node, .buffer = buffer};
+    row->inputs[input] = column;
+    return NULL;
+}
+
+/* Finds the function's inputs in the schema; returns the failure or NULL. */
+PELTON_INTERNAL uint32_t *pelton_match(pelton_row *row, const pelton_table *schema) {
+    const pelton_function *function = row->function;
     uint32_t count = pelton_slot_count(schema, 1, 4), known = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
         bool by_order = pass == 1 && known == 0 && function->kind == PELTON_SCALAR && count == function->input_count;
@@ -310,11 +333,8 @@ PELTON_INTERNAL uint32_t *pelton_match(const pelton_function *function, const pe
             if (pass == 0) continue;
             if (at >= count) return PELTON_FAIL(0, name, "there is no column '", "%", "'");
             pelton_table field = pelton_entry_table(schema, 1, at);
-            if (!pelton_accepts(function->inputs[i].type, &field))
-                return PELTON_FAIL(0, name, "column '", "%", "' is of type ", pelton_type_name(&field),
-                                   ", but the function reads it as ", wanted[function->inputs[i].type]);
-            pelton_column column = {.layout = pelton_layout_of(&field), .node = nodes, .buffer = buffers};
-            pelton_state.inputs[i] = column;
+            uint32_t *failure = pelton_take_column(row, i, &field, nodes, buffers);
+            if (failure) return failure;
         }
     }
     return NULL;
@@ -334,7 +354,7 @@ PELTON_INTERNAL uint32_t *pelton_start(pelton_kind kind, pelton_text name, pelto
     if (!schema.at) return PELTON_FAIL(1, name, "the Arrow schema message is malformed");
     pelton_state.function = function;
     pelton_current_config = config;
-    uint32_t *failure = pelton_match(function, &schema);
+    uint32_t *failure = pelton_match(&pelton_state, &schema);
     if (failure) return failure;
     pelton_field outputs[PELTON_COLUMNS_MAX];
     __builtin_memcpy(outputs, function->outputs, function->output_count * sizeof *outputs);
@@ -369,34 +389,52 @@ PELTON_INTERNAL void pelton_call(pelton_row *row) {
     if (function->kind == PELTON_SCALAR) pelton_emit(row);
 }
 
-PELTON_INTERNAL uint32_t *pelton_run(pelton_clock clock, pelton_bytes input) {
-    pelton_row *row = &pelton_state;
-    pelton_text nothing = {"", 0};
-    if (!row->function) return PELTON_FAIL(1, nothing, "no function is open on this instance");
+/* Finds the inputs' buffers in a batch, and how many rows it has. False if it is malformed. */
+PELTON_INTERNAL bool pelton_bind(pelton_row *row, pelton_bytes input, uint32_t *count) {
     pelton_bytes body;
     pelton_table batch = pelton_header(input, PELTON_HEADER_BATCH, &body);
     uint64_t rows = (uint64_t)pelton_slot_number(&batch, 0, 8, 0);
     bool readable = batch.at && !pelton_slot(&batch, 3) && rows <= UINT32_MAX / 16;
     for (uint32_t i = 0; readable && i < row->function->input_count; i++)
         readable = pelton_bind_column(&row->inputs[i], &batch, body, (uint32_t)rows);
-    if (!readable) return PELTON_FAIL(1, nothing, "the Arrow record batch message is malformed");
-    pelton_current_clock = clock;
+    *count = (uint32_t)rows;
+    return readable;
+}
+
+/* Forgets what the last call put out. */
+PELTON_INTERNAL void pelton_begin(pelton_row *row) {
     row->emitted = 0;
     row->reason = row->rejected = (pelton_buffer){0};
     __builtin_memset(row->outputs, 0, row->function->output_count * sizeof *row->outputs);
-    for (row->at = 0; row->at < rows; row->at++) pelton_call(row);
-    pelton_buffer message = pelton_write_batch(row);
+}
+
+/* Makes places of the reasons' positions; how many rows were refused. */
+PELTON_INTERNAL uint32_t pelton_finish_rejected(pelton_row *row) {
     uint32_t count = row->rejected.length / 12;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t *reason = (uint32_t *)(void *)(row->rejected.bytes + 12 * i) + 1;
         *reason += (uint32_t)(uintptr_t)row->reason.bytes;
     }
+    return count;
+}
+
+PELTON_INTERNAL uint32_t *pelton_run(pelton_clock clock, pelton_bytes input) {
+    pelton_row *row = &pelton_state;
+    pelton_text nothing = {"", 0};
+    if (!row->function) return PELTON_FAIL(1, nothing, "no function is open on this instance");
+    uint32_t rows;
+    if (!pelton_bind(row, input, &rows)) return PELTON_FAIL(1, nothing, "the Arrow record batch message is malformed");
+    pelton_current_clock = clock;
+    pelton_begin(row);
+    for (row->at = 0; row->at < rows; row->at++) pelton_call(row);
+    pelton_buffer message = pelton_write_batch(row);
+    uint32_t count = pelton_finish_rejected(row);
     return pelton_done(0, (uint32_t)(uintptr_t)message.bytes, message.length, (uint32_t)(uintptr_t)row->rejected.bytes,
                        count);
 }
 
 __attribute__((export_name("pelton:plugin/scalar@0.1.0#bind"))) uint32_t *
-pelton_bind(const char *name, uint32_t name_length, const char *config, uint32_t config_length, const uint8_t *input,
+pelton_bind_scalar(const char *name, uint32_t name_length, const char *config, uint32_t config_length, const uint8_t *input,
             uint32_t input_length) {
     return pelton_start(PELTON_SCALAR, (pelton_text){name, name_length}, (pelton_text){config, config_length},
                         (pelton_bytes){input, input_length});

@@ -28,7 +28,8 @@ pub(crate) fn build_all(workspace: &Workspace) -> Result<()> {
     for (package, file) in RUST {
         rust_guest(workspace, &rust, package, file)?;
     }
-    c_guest(workspace)?;
+    c_guest(workspace, "flights-c")?;
+    c_guest(workspace, "totals-c")?;
     wat_guest(workspace)?;
     eprintln!("   plugins: {}", workspace.shown(&workspace.plugins()));
     Ok(())
@@ -49,18 +50,18 @@ fn rust_guest(workspace: &Workspace, rust: &RustToolchain, package: &str, file: 
         .with_context(|| format!("building the plugin {package}"))
 }
 
-/// The flights plugin in C.
-fn c_guest(workspace: &Workspace) -> Result<()> {
-    let source = workspace.root.join("examples/plugins/flights-c");
+/// The plugins in C.
+fn c_guest(workspace: &Workspace, name: &str) -> Result<()> {
+    let source = workspace.root.join("examples/plugins").join(name);
     let header = workspace.root.join("plugin-sdk/c");
-    let out = workspace.plugins().join("flights-c.wasm");
+    let out = workspace.plugins().join(format!("{name}.wasm"));
     let inputs = [files_in(&source)?, files_in(&header)?].concat();
     if is_fresh(&out, &inputs) {
         return Ok(());
     }
     let sources: Vec<PathBuf> = with_ending(&files_in(&source)?, "c");
     let clang = install::clang()?;
-    clang.build(&sources, &[header], &out).context("building the plugin flights-c")
+    clang.build(&sources, &[header], &out).with_context(|| format!("building the plugin {name}"))
 }
 
 /// The flights plugin in WAT: Pelton reads the text itself.

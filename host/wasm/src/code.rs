@@ -1,7 +1,7 @@
 //! A plugin's compiled code and one running instance of it: made and called under the plugin's limits. `plugin`
 //! describes with it, `opened` opens and calls functions with it. It knows no Arrow.
 
-use crate::contract::{Clock, DescribeFn, GuestManifest, OpenFn, interface_name};
+use crate::contract::{Clock, DescribeFn, GuestError, GuestManifest, interface_name};
 use crate::engine::{Ticker, epochs};
 use crate::form::{check_version, no_describe};
 use crate::guest::Guest;
@@ -23,11 +23,29 @@ pub(crate) struct Fault {
     pub(crate) unsuitable: bool,
     /// What happened, as the end of "function 'f' …".
     pub(crate) reason: String,
+    /// The host's own failure, which is no fault of the guest's.
+    pub(crate) own: Option<Error>,
+}
+
+impl From<Error> for Fault {
+    fn from(own: Error) -> Self {
+        Self { own: Some(own), ..Self::broken("") }
+    }
 }
 
 impl Fault {
     pub(crate) fn broken(reason: impl Into<String>) -> Self {
-        Self { unsuitable: false, reason: reason.into() }
+        Self { unsuitable: false, reason: reason.into(), own: None }
+    }
+
+    /// What the guest said when it was called for rows.
+    pub(crate) fn said(error: &GuestError) -> Self {
+        Self::broken(match error {
+            GuestError::Failed(message) => format!("failed: {}", crate::reason::said(message)),
+            GuestError::Unsuitable(message) => {
+                format!("found its input unsuitable: {}", crate::reason::said(message))
+            }
+        })
     }
 }
 
@@ -44,6 +62,10 @@ pub(crate) struct Exports {
     describe: ComponentExportIndex,
     scalar: Option<Pair>,
     transform: Option<Pair>,
+    stateful: Option<Pair>,
+    /// The third function of `stateful`.
+    pub(crate) migrate: Option<ComponentExportIndex>,
+    sink: Option<Pair>,
     pub(crate) version: String,
 }
 
@@ -70,6 +92,9 @@ impl Exports {
             describe,
             scalar: pair("scalar", "bind", "evaluate"),
             transform: pair("transform", "open", "process"),
+            stateful: pair("stateful", "open", "process"),
+            migrate: function("stateful", "migrate"),
+            sink: pair("sink", "open", "write"),
             version: version.to_owned(),
         })
     }
@@ -79,7 +104,9 @@ impl Exports {
         match kind {
             FunctionKind::Scalar => self.scalar,
             FunctionKind::Transform => self.transform,
-            FunctionKind::Stateful | FunctionKind::Aggregate | FunctionKind::Sink => None,
+            FunctionKind::Stateful => self.stateful.filter(|_| self.migrate.is_some()),
+            FunctionKind::Sink => self.sink,
+            FunctionKind::Aggregate => None,
         }
     }
 }
@@ -181,20 +208,23 @@ impl Running {
     }
 
     /// Opens or binds a function on this instance, which serves it alone from then on.
-    pub(crate) fn open(
+    pub(crate) fn open<P, R>(
         &mut self,
         code: &Code,
-        pair: &Pair,
-        parameters: (String, String, crate::contract::Bytes),
-    ) -> Result<Vec<u8>, Fault> {
-        use crate::contract::GuestError::{Failed, Unsuitable};
-        let open: OpenFn = self.function(&pair.open)?;
+        at: &ComponentExportIndex,
+        parameters: P,
+    ) -> Result<R, Fault>
+    where
+        P: ComponentNamedList + Lower,
+        R: Lift,
+    {
+        let open: TypedFunc<P, (Result<R, GuestError>,)> = self.function(at)?;
         match self.call(code, &NO_CLOCK, &open, parameters)?.0 {
-            Ok(schema) => Ok(schema),
-            Err(Unsuitable(message)) => {
-                Err(Fault { unsuitable: true, reason: crate::reason::said(&message) })
+            Ok(answer) => Ok(answer),
+            Err(GuestError::Unsuitable(message)) => {
+                Err(Fault { unsuitable: true, ..Fault::broken(crate::reason::said(&message)) })
             }
-            Err(Failed(message)) => Err(Fault::broken(format!("failed: {}", crate::reason::said(&message)))),
+            Err(error) => Err(Fault::said(&error)),
         }
     }
 }

@@ -38,6 +38,10 @@ pub struct Limits {
     pub schema_columns: usize,
     /// How deep its types may be nested. Default 16.
     pub schema_depth: usize,
+    /// Variables of a stateful function. Default 64.
+    pub variables: usize,
+    /// Changes of timers that one call may answer. Default 1,048,576.
+    pub timers: usize,
 }
 
 impl Default for Limits {
@@ -59,6 +63,8 @@ impl Default for Limits {
             functions: 256,
             schema_columns: 4_096,
             schema_depth: 16,
+            variables: 64,
+            timers: 1 << 20,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::contract::GuestManifest;
 use crate::form::Form;
 use crate::limits::clean_text;
-use crate::opened::{OpenedScalar, OpenedTransform};
+use crate::opened::{OpenedScalar, OpenedSink, OpenedStateful, OpenedTransform};
 use arrow::datatypes::SchemaRef;
 use pelton_core::function::PluginMetrics;
 use pelton_core::suggest::did_you_mean;
@@ -119,7 +119,15 @@ impl WasmPlugin {
                 error.hint(format!("use it in SQL: SELECT {name}.{function}(…), or in a filter"))
             }
             FunctionKind::Transform => error.hint(format!("use it as a step: - plugin: {name}.{function}")),
-            _ => error.hint(format!("this version of Pelton does not run {is} functions")),
+            FunctionKind::Stateful => {
+                error.hint(format!("use it as a step with a key: - plugin: {name}.{function}, key: [column]"))
+            }
+            FunctionKind::Sink => {
+                error.hint(format!("use it as the sink: {{connector: plugin, plugin: {name}.{function}}}"))
+            }
+            FunctionKind::Aggregate => {
+                error.hint(format!("this version of Pelton does not run {is} functions"))
+            }
         })
     }
 }
@@ -139,13 +147,18 @@ impl Plugin for WasmPlugin {
         self.expect(function, FunctionKind::Transform)?;
         Ok(Arc::new(OpenedTransform::open(&self.parts, function, input)?))
     }
-    fn stateful(&self, function: &str, _: SchemaRef, _: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
+    fn stateful(
+        &self,
+        function: &str,
+        key: SchemaRef,
+        input: SchemaRef,
+    ) -> Result<Arc<dyn StatefulFunction>> {
         self.expect(function, FunctionKind::Stateful)?;
-        Err(Error::internal("stateful functions are not bound yet"))
+        Ok(Arc::new(OpenedStateful::open(&self.parts, function, key, input)?))
     }
-    fn sink(&self, function: &str, _: SchemaRef, _: OutputMode) -> Result<Arc<dyn SinkFunction>> {
+    fn sink(&self, function: &str, input: SchemaRef, mode: OutputMode) -> Result<Arc<dyn SinkFunction>> {
         self.expect(function, FunctionKind::Sink)?;
-        Err(Error::internal("sink functions are not bound yet"))
+        Ok(Arc::new(OpenedSink::open(&self.parts, function, input, mode)?))
     }
     fn metrics(&self) -> PluginMetrics {
         self.parts.code.stats.metrics()
@@ -173,6 +186,12 @@ pub(crate) fn manifest(code: &Code) -> Result<Manifest> {
 const NAME_BYTES: usize = 128;
 const DOC_BYTES: usize = 4 << 10;
 
+/// Whether this can be the name of a function or of a part of its state.
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain) && name.len() <= NAME_BYTES
+}
+
 fn checked(manifest: GuestManifest, code: &Code) -> Result<Manifest, String> {
     let named = |what: &str, text: String| match text.len() {
         1..=NAME_BYTES if !text.contains(char::is_control) => Ok(text),
@@ -190,11 +209,7 @@ fn checked(manifest: GuestManifest, code: &Code) -> Result<Manifest, String> {
     let mut seen = HashSet::new();
     let functions = functions.into_iter().map(|function| {
         let name = function.name;
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if !name.starts_with(|c: char| c.is_ascii_alphabetic())
-            || !name.chars().all(plain)
-            || name.len() > NAME_BYTES
-        {
+        if !is_name(&name) {
             let name = clean_text(&name, NAME_BYTES);
             return Err(format!(
                 "'{name}' is no name of a function (letters, digits, '_' and '-', a letter first)"
@@ -204,8 +219,7 @@ fn checked(manifest: GuestManifest, code: &Code) -> Result<Manifest, String> {
             return Err(format!("it names the function '{name}' twice"));
         }
         let kind = FunctionKind::from(function.kind);
-        let served = matches!(kind, FunctionKind::Scalar | FunctionKind::Transform);
-        if served && code.exports.pair(kind).is_none() {
+        if kind != FunctionKind::Aggregate && code.exports.pair(kind).is_none() {
             let (kind, version) = (kind_name(kind), &code.exports.version);
             return Err(format!(
                 "it names the {kind} function '{name}', but does not export pelton:plugin/{kind}@{version}"

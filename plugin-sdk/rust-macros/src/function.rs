@@ -43,7 +43,7 @@ pub(crate) fn expand(form: Form, attribute: TokenStream, item: TokenStream) -> R
     Ok(quote!(#item #implementation))
 }
 
-fn check_signature(function: &ItemFn) -> Result<()> {
+pub(crate) fn check_signature(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
     if let Some(token) = &signature.asyncness {
         return Err(Error::new_spanned(
@@ -123,8 +123,8 @@ fn implementation(form: Form, function: &ItemFn, roles: &[Role]) -> TokenStream 
     let name = ident.to_string().trim_start_matches("r#").to_owned();
     let doc = doc(function);
     let kind = match form {
-        Form::Scalar | Form::Filter => quote!(Scalar),
-        Form::Map | Form::FlatMap => quote!(Transform),
+        Form::Scalar | Form::Filter => quote!(scalar),
+        Form::Map | Form::FlatMap => quote!(transform),
     };
     let module = match form {
         Form::Scalar | Form::Filter => quote!(scalar),
@@ -154,10 +154,13 @@ fn implementation(form: Form, function: &ItemFn, roles: &[Role]) -> TokenStream 
         #vis struct #ident {}
 
         #[automatically_derived]
+        impl ::pelton::__private::Exported for #ident {
+            const ENTRY: ::pelton::__private::Entry =
+                ::pelton::__private::Entry::#kind::<Self>(#name, #doc);
+        }
+
+        #[automatically_derived]
         impl ::pelton::__private::Function for #ident {
-            const NAME: &'static str = #name;
-            const KIND: ::pelton::__private::Kind = ::pelton::__private::Kind::#kind;
-            const DOC: &'static str = #doc;
             type State = ::pelton::__private::Typed<#config>;
 
             fn open(
@@ -239,14 +242,14 @@ fn checks(form: Form, function: &ItemFn, values: &[&Type]) -> TokenStream {
     quote!(#row #returned)
 }
 
-fn returns_result(function: &ItemFn) -> bool {
+pub(crate) fn returns_result(function: &ItemFn) -> bool {
     let ReturnType::Type(_, ty) = &function.sig.output else { return false };
     let Type::Path(path) = &**ty else { return false };
     path.path.segments.last().is_some_and(|segment| segment.ident == "Result")
 }
 
 /// The first paragraph of the doc comment.
-fn doc(function: &ItemFn) -> String {
+pub(crate) fn doc(function: &ItemFn) -> String {
     let mut lines = Vec::new();
     for attribute in function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")) {
         let syn::Meta::NameValue(meta) = &attribute.meta else { continue };
@@ -261,7 +264,7 @@ fn doc(function: &ItemFn) -> String {
 }
 
 /// In the body of a function lifetimes are inferred; the user's names are unknown there.
-fn without_lifetimes(ty: &Type) -> Type {
+pub(crate) fn without_lifetimes(ty: &Type) -> Type {
     struct Elide;
     impl VisitMut for Elide {
         fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {

@@ -81,10 +81,11 @@ fn columns(input: &DeriveInput, lifetime: Option<&Lifetime>) -> Result<Vec<Colum
 
 fn column(field: &syn::Field, ident: syn::Ident, lifetime: Option<&Lifetime>) -> Result<Column> {
     let mut name = None;
-    for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("row")) {
+    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("row") || a.path().is_ident("state")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("name") {
-                return Err(meta.error("there is only #[row(name = \"…\")]"));
+                let path = attribute.path().get_ident().map_or_else(String::new, ToString::to_string);
+                return Err(meta.error(format!("there is only #[{path}(name = \"…\")]")));
             }
             name = Some(meta.value()?.parse::<syn::LitStr>()?.value());
             Ok(())

@@ -53,7 +53,7 @@ pub(crate) enum Data<'a> {
 
 /// Where each value begins and the last one ends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Offsets<'a>(pub(crate) &'a [[u8; 4]]);
+pub struct Offsets<'a>(pub(crate) &'a [[u8; 4]]);
 
 impl Offsets<'_> {
     /// The place of one row's items. `ipc` has checked that the offsets never fall.

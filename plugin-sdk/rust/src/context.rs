@@ -28,6 +28,9 @@ impl Context {
     pub fn new(clock: Clock) -> Self {
         Self { clock, random: Cell::new(clock.seed) }
     }
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
     /// The micro-batch's number.
     pub fn batch_id(&self) -> u64 {
         self.clock.batch_id

@@ -1,8 +1,8 @@
 //! Transform functions that work on any schema: the output's columns are decided when the function is opened.
 //!
 //! ```
-//! use pelton::dynamic::{Columns, Transform};
-//! use pelton::{Context, Error, Rows, Schema};
+//! use pelton::dynamic::{Columns, Rows, Transform};
+//! use pelton::{Context, Error, Schema};
 //!
 //! /// Leaves out the first column.
 //! struct Tail;
@@ -36,10 +36,11 @@ use crate::array::Array;
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::Error;
-use crate::function::{Function, Kind, Reply};
+use crate::function::{Entry, Exported, Function, Reply};
 use crate::output::Build;
 use crate::types::Schema;
 
+pub use crate::array::Array as Rows;
 pub use crate::output::AnyBuilder;
 
 /// A transform function of any schema. List the type itself in [`crate::plugin!`].
@@ -90,10 +91,11 @@ pub struct State<T> {
     output: Columns,
 }
 
+impl<T: Transform> Exported for T {
+    const ENTRY: Entry = Entry::transform::<T>(T::NAME, T::DOC);
+}
+
 impl<T: Transform> Function for T {
-    const NAME: &'static str = T::NAME;
-    const KIND: Kind = Kind::Transform;
-    const DOC: &'static str = T::DOC;
     type State = State<T>;
 
     fn open(config: &str, input: &Schema) -> Result<(State<T>, Schema), Error> {

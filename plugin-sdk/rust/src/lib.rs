@@ -52,29 +52,40 @@ mod context;
 pub mod dynamic;
 mod error;
 mod function;
+mod groups;
 mod host;
 mod input;
 mod ipc;
 mod json;
 mod output;
 mod runtime;
+mod sink;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+mod time;
 mod types;
 mod values;
 
-pub use array::Array as Rows;
 pub use config::Config;
 pub use context::{Clock, Context};
 pub use error::Error;
 pub use function::Rejected;
 pub use function::flat_map::Emit;
+pub use groups::group_state::GroupState;
+pub use groups::rows::Rows;
+pub use groups::state::State;
+pub use groups::timers::{Timer, Timers};
+pub use groups::variables::{ListState, MapState, ValueState, Variable};
 pub use host::{Level, count, log};
 pub use input::Input;
 pub use json::Json;
 pub use output::{Output, Row};
-pub use pelton_sdk_macros::{Config, Row, filter, flat_map, map, scalar};
+pub use pelton_sdk_macros::{
+    Config, Row, State, filter, flat_map, flat_map_groups, map, map_groups, processor, scalar, sink,
+};
 pub use runtime::Plugin;
+pub use sink::{BatchPart, OutputMode};
+pub use time::{TimeMode, TimeSpan};
 pub use types::{DataType, Field, Schema};
 pub use values::{Date, Decimal, Timestamp, TimestampNtz};
 
@@ -85,10 +96,20 @@ pub mod __private {
     pub use crate::abi;
     pub use crate::array::{Array, Nulls};
     pub use crate::config::{ObjectReader, word};
-    pub use crate::function::{Entry, Function, Kind, Reply, Typed, flat_map, map, scalar};
+    pub use crate::function::{Entry, Exported, Function, Reply, Typed, flat_map, map, scalar};
+    pub use crate::groups::run as group;
+    pub use crate::groups::run::Spec;
+    pub use crate::groups::state::through;
+    pub use crate::groups::{Form, GroupFunction, GroupReply, Groups, Load, Signature};
     pub use crate::input::{Missing, Plan, StructPlan};
     pub use crate::ipc::Encoder;
     pub use crate::output::{Build, BuildRow, Validity};
+    pub use crate::sink::SinkFunction;
+
+    /// What `#[pelton::sink]` writes.
+    pub mod sink {
+        pub use crate::sink::{TypedSink, open_typed, write_typed};
+    }
 
     /// Makes the compiler check that a type is a whole row.
     pub const fn is_row<T: crate::Row>() {}

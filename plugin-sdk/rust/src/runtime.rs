@@ -2,7 +2,7 @@
 
 use crate::context::{Clock, Context};
 use crate::error::Error;
-use crate::function::{Entry, Kind, Rejected, Reply, Running};
+use crate::function::{Entry, Kind, Opener, Rejected, Reply, Running};
 use crate::ipc;
 use crate::types::{Schema, did_you_mean};
 
@@ -16,7 +16,16 @@ pub struct Plugin {
     pub functions: &'static [Entry],
 }
 
-/// A function that is open, with what its calls use again and again.
+/// The function of this kind and name.
+pub(crate) fn find<'p>(plugin: &'p Plugin, kind: Kind, function: &str) -> Result<&'p Entry, Error> {
+    let of_kind = || plugin.functions.iter().filter(|entry| entry.kind == kind);
+    of_kind().find(|entry| entry.name == function).ok_or_else(|| {
+        let near = did_you_mean(function, of_kind().map(|entry| entry.name));
+        Error::Unsuitable(format!("there is no {} function '{function}'{near}", kind.name()))
+    })
+}
+
+/// A function over rows that is open, with what its calls use again and again.
 pub(crate) struct Session {
     running: Box<dyn Running>,
     input: Schema,
@@ -33,14 +42,11 @@ impl Session {
         config: &str,
         input: &[u8],
     ) -> Result<(Self, Vec<u8>), Error> {
-        let of_kind = || plugin.functions.iter().filter(|entry| entry.kind == kind);
-        let Some(entry) = of_kind().find(|entry| entry.name == function) else {
-            let near = did_you_mean(function, of_kind().map(|entry| entry.name));
-            let kind = if kind == Kind::Scalar { "scalar" } else { "transform" };
-            return Err(Error::Unsuitable(format!("there is no {kind} function '{function}'{near}")));
+        let Opener::Rows(open) = find(plugin, kind, function)?.open else {
+            return Err(Error::Unsuitable(format!("'{function}' is no function over rows")));
         };
         let input = ipc::read_schema(input)?;
-        let (running, output) = (entry.open)(config, &input)?;
+        let (running, output) = open(config, &input)?;
         let message = ipc::write_schema(&output);
         Ok((Self { running, input, output, reply: Reply::default() }, message))
     }
@@ -88,7 +94,7 @@ macro_rules! plugin {
         pub static PLUGIN: $crate::Plugin = $crate::Plugin {
             name: $name,
             version: $version,
-            functions: &[$($crate::__private::Entry::of::<$function>()),*],
+            functions: &[$(<$function as $crate::__private::Exported>::ENTRY),*],
         };
         $crate::__export!(PLUGIN);
     };
@@ -127,6 +133,61 @@ macro_rules! __export {
             #[unsafe(export_name = "pelton:plugin/transform@0.1.0#process")]
             extern "C" fn process(a: i64, b: i64, c: i32, d: i64, e: i64, f: usize, g: usize) -> usize {
                 abi::run(a, b, c, d, e, f, g)
+            }
+            #[unsafe(export_name = "pelton:plugin/stateful@0.1.0#open")]
+            extern "C" fn open_stateful(
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
+                h: usize,
+            ) -> usize {
+                abi::stateful::open(&$plugin, [a, b, c, d, e, f, g, h])
+            }
+            #[unsafe(export_name = "pelton:plugin/stateful@0.1.0#process")]
+            extern "C" fn process_groups(call: usize) -> usize {
+                abi::stateful::process(call)
+            }
+            #[unsafe(export_name = "pelton:plugin/stateful@0.1.0#migrate")]
+            extern "C" fn migrate(
+                a: usize,
+                b: usize,
+                c: i32,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: usize,
+            ) -> usize {
+                abi::stateful::migrate(c, [a, b, d, e, f, g])
+            }
+            #[unsafe(export_name = "pelton:plugin/sink@0.1.0#open")]
+            extern "C" fn open_sink(
+                a: usize,
+                b: usize,
+                c: usize,
+                d: usize,
+                e: usize,
+                f: usize,
+                g: i32,
+            ) -> usize {
+                abi::sink::open(&$plugin, [a, b, c, d, e, f], g)
+            }
+            #[unsafe(export_name = "pelton:plugin/sink@0.1.0#write")]
+            extern "C" fn write(
+                a: i64,
+                b: i64,
+                c: i32,
+                d: i64,
+                e: i64,
+                f: i32,
+                g: i32,
+                h: usize,
+                i: usize,
+            ) -> usize {
+                abi::sink::write((a, b, c, d, e), (f, g), h, i)
             }
         };
     };

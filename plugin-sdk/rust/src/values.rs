@@ -21,6 +21,14 @@ const MICROS_A_SECOND: i64 = 1_000_000;
 const MICROS_A_DAY: i64 = 86_400 * MICROS_A_SECOND;
 
 impl Timestamp {
+    /// So many milliseconds after the Unix epoch.
+    pub fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1000))
+    }
+    /// Whole milliseconds since the Unix epoch, rounded down.
+    pub fn millis(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
     /// Whole seconds since the Unix epoch, rounded down.
     pub fn seconds(self) -> i64 {
         self.0.div_euclid(MICROS_A_SECOND)

@@ -7,8 +7,8 @@ use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-use pelton::dynamic::{Columns, Transform};
-use pelton::{Context, Error, Rows};
+use pelton::dynamic::{Columns, Rows, Transform};
+use pelton::{Context, Error};
 use proptest::prelude::*;
 use std::sync::Arc;
 

@@ -112,7 +112,7 @@ fn a_struct_takes_unnamed_arguments_in_order() {
     assert_eq!(answer.column::<Option<bool>>().unwrap(), [Some(true)]);
 }
 
-fn refusal<F: pelton::__private::Function, R: Row>(row: R) -> String {
+fn refusal<F: pelton::__private::Exported, R: Row>(row: R) -> String {
     match function::<F>().rows([row]) {
         Err(Error::Unsuitable(message)) => message,
         Err(other) => panic!("{other:?}"),

@@ -4,8 +4,8 @@
 //! It looks at top-level columns only; a nested column can be dropped, not looked into.
 
 use hmac::{Hmac, Mac};
-use pelton::dynamic::{AnyBuilder, Columns, Transform};
-use pelton::{Config, Context, DataType, Error, Field, Rows, Schema};
+use pelton::dynamic::{AnyBuilder, Columns, Rows, Transform};
+use pelton::{Config, Context, DataType, Error, Field, Schema};
 use regex_lite::Regex;
 use sha2::Sha256;
 

@@ -13,6 +13,8 @@ mod json_schema;
 mod json_write;
 mod shape;
 
+pub(crate) use shape::twice;
+
 use crate::limits::Limits;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -93,19 +95,21 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Reads the contract's `schema`. Its timestamps become those of the session's zone.
+    /// Reads the contract's `schema`, which has columns. Its timestamps become those of the session's zone.
     pub(crate) fn new(
         encoding: Encoding,
         message: &[u8],
         zone: &str,
         limits: &Limits,
     ) -> Result<Self, String> {
-        let schema = match encoding {
-            Encoding::Arrow => ipc_schema::decode(message, zone, limits)?,
-            Encoding::Json => json_schema::decode(message, zone, limits)?,
-        };
+        let schema = read_schema(encoding, message, zone, limits)?;
         shape::check_schema(&schema, limits)?;
-        Ok(Self { schema: Arc::new(schema), encoding })
+        Ok(Self::of(encoding, Arc::new(schema)))
+    }
+
+    /// For a schema that was read and checked.
+    pub(crate) fn of(encoding: Encoding, schema: SchemaRef) -> Self {
+        Self { schema, encoding }
     }
 
     /// Schema of the batches.
@@ -120,6 +124,38 @@ impl Decoder {
             Encoding::Json => json_read::decode(&self.schema, &message, limits),
         }
     }
+
+    /// Reads `rows` for which zero bytes stand if there are none.
+    pub(crate) fn decode_any(&self, message: Vec<u8>, limits: &Limits) -> Result<RecordBatch, String> {
+        match message.is_empty() {
+            true => Ok(RecordBatch::new_empty(self.schema.clone())),
+            false => self.decode(message, limits),
+        }
+    }
+}
+
+fn read_schema(encoding: Encoding, message: &[u8], zone: &str, limits: &Limits) -> Result<Schema, String> {
+    match encoding {
+        Encoding::Arrow => ipc_schema::decode(message, zone, limits),
+        Encoding::Json => json_schema::decode(message, zone, limits),
+    }
+}
+
+/// Reads a `schema` that may be without columns, for which zero bytes stand as well.
+pub(crate) fn fields(
+    encoding: Encoding,
+    message: &[u8],
+    zone: &str,
+    limits: &Limits,
+) -> Result<SchemaRef, String> {
+    if message.is_empty() {
+        return Ok(Arc::new(Schema::empty()));
+    }
+    let schema = read_schema(encoding, message, zone, limits)?;
+    if !schema.fields().is_empty() {
+        shape::check_schema(&schema, limits)?;
+    }
+    Ok(Arc::new(schema))
 }
 
 /// The zone of the first timestamp with one, at any depth.

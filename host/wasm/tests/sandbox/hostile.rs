@@ -298,11 +298,11 @@ fn a_function_whose_interface_is_missing_is_named() {
 
 #[test]
 fn a_kind_that_is_not_run_yet_is_refused_only_when_it_is_opened() {
-    let plugin = load(&Guest { kind: 2, ..Guest::default() }).expect("loads");
+    let plugin = load(&Guest { kind: 3, ..Guest::default() }).expect("loads");
     let error = open(&plugin).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(
-        error.message().contains("is a stateful function and cannot be used as a transform function"),
+        error.message().contains("is a aggregate function and cannot be used as a transform function"),
         "{error}"
     );
     let error = plugin.transform("g", numbers(0).schema()).err().expect("refused");

@@ -4,7 +4,10 @@
 
 mod guests;
 mod hostile;
+mod image;
 mod lying;
+mod sinks;
+mod stateful;
 mod working;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};

@@ -1,8 +1,8 @@
 //! One function for each service of the SDK: `../cases/sdk.json` says what they must answer. The benchmarks of
 //! the boundary use `identity`, `add` and `loud`.
 
-use pelton::dynamic::{Columns, Transform};
-use pelton::{Config, Context, Date, Decimal, Emit, Error, Row, Rows, Schema, Timestamp, TimestampNtz};
+use pelton::dynamic::{Columns, Rows, Transform};
+use pelton::{Config, Context, Date, Decimal, Emit, Error, Row, Schema, Timestamp, TimestampNtz};
 use std::collections::BTreeMap;
 
 /// Any schema in, the same out.

@@ -26,6 +26,9 @@ impl<T> Emit<T> {
     pub fn new() -> Self {
         Self { rows: Vec::new() }
     }
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.rows.drain(..)
+    }
     /// The rows put out so far.
     pub fn into_rows(self) -> Vec<T> {
         self.rows

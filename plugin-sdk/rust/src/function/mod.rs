@@ -11,29 +11,47 @@ use crate::array::Array;
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::Error;
+use crate::groups::{GroupFunction, RunningGroups, Signature};
 use crate::input::Plan;
 use crate::ipc::Encoder;
 use crate::output::{Build, BuildRow};
+use crate::sink::{OutputMode, RunningSink, SinkFunction};
 use crate::types::Schema;
 use std::any::Any;
 
 /// What a function can be used as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Columns in, one column out, row for row.
     Scalar = 0,
     /// Rows in, any number of rows out.
     Transform = 1,
+    /// Groups of rows and their state in, rows and new state out.
+    Stateful = 2,
+    /// Rows in, nothing out.
+    Sink = 4,
 }
 
-/// One function of a plugin. Implemented by the attribute macros on a type that has the function's name.
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Transform => "transform",
+            Self::Stateful => "stateful",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// A function of a plugin, of whatever kind: the attribute macros implement it on a type that has the function's
+/// name, [`crate::plugin!`] and the testing harness take it.
+pub trait Exported: 'static {
+    /// Its entry in the plugin's list.
+    const ENTRY: Entry;
+}
+
+/// A function over rows, each for itself. Implemented by the attribute macros.
 pub trait Function: 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// What it can be used as.
-    const KIND: Kind;
-    /// One line for a person.
-    const DOC: &'static str;
     /// What is kept while it is open.
     type State: 'static;
 
@@ -125,7 +143,12 @@ impl<F: Function> Running for Open<F> {
     }
 }
 
-type OpenFunction = fn(&str, &Schema) -> Result<(Box<dyn Running>, Schema), Error>;
+/// How a function is opened: with configuration, key and input.
+pub(crate) enum Opener {
+    Rows(fn(&str, &Schema) -> Result<(Box<dyn Running>, Schema), Error>),
+    Groups(fn(&str, &Schema, &Schema) -> Result<(Box<dyn RunningGroups>, Signature), Error>),
+    Sink(fn(&str, &Schema, OutputMode) -> Result<Box<dyn RunningSink>, Error>),
+}
 
 /// A function in a plugin's list.
 pub struct Entry {
@@ -133,13 +156,25 @@ pub struct Entry {
     pub(crate) kind: Kind,
     #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only the Wasm export describes"))]
     pub(crate) doc: &'static str,
-    pub(crate) open: OpenFunction,
+    pub(crate) open: Opener,
 }
 
 impl Entry {
-    /// The entry of a function.
-    pub const fn of<F: Function>() -> Self {
-        Self { name: F::NAME, kind: F::KIND, doc: F::DOC, open: open::<F> }
+    /// The entry of a scalar function.
+    pub const fn scalar<F: Function>(name: &'static str, doc: &'static str) -> Self {
+        Self { name, kind: Kind::Scalar, doc, open: Opener::Rows(open::<F>) }
+    }
+    /// The entry of a transform function.
+    pub const fn transform<F: Function>(name: &'static str, doc: &'static str) -> Self {
+        Self { name, kind: Kind::Transform, doc, open: Opener::Rows(open::<F>) }
+    }
+    /// The entry of a function over groups.
+    pub const fn groups<F: GroupFunction>(name: &'static str, doc: &'static str) -> Self {
+        Self { name, kind: Kind::Stateful, doc, open: Opener::Groups(crate::groups::open::<F>) }
+    }
+    /// The entry of a sink function.
+    pub const fn sink<F: SinkFunction>(name: &'static str, doc: &'static str) -> Self {
+        Self { name, kind: Kind::Sink, doc, open: Opener::Sink(crate::sink::open::<F>) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the benchmarks measure: functions that do next to nothing, for the cost of crossing the sandbox, and query A
-//! of the file benchmark (two conditions, a product, an upper-cased text), which also runs as SQL beside it.
+//! of the file benchmark (two conditions, a product, an upper-cased text), which also runs as SQL beside it; and a count
+//! and a sum for each user.
 
-use pelton::{Row, Timestamp};
+use pelton::{GroupState, Row, Rows, State, Timestamp};
 
 /// A bid.
 #[derive(Row)]
@@ -54,4 +55,37 @@ pub fn add(a: i64, b: i64) -> i64 {
     a.wrapping_add(b)
 }
 
-pelton::plugin!(functions: [identity, add, priced]);
+/// An amount of a user.
+#[derive(Row)]
+pub struct Amount {
+    v: i64,
+}
+
+/// What a user's amounts come to.
+#[derive(State, Clone, Copy, Default)]
+pub struct Totals {
+    count: i64,
+    sum: i64,
+}
+
+/// The same with the user.
+#[derive(Row)]
+pub struct UserTotals {
+    k: i64,
+    count: i64,
+    sum: i64,
+}
+
+/// Counts and sums each user's amounts.
+#[pelton::map_groups]
+pub fn count_sum(k: i64, amounts: Rows<'_, Amount>, state: &mut GroupState<Totals>) -> UserTotals {
+    let Totals { mut count, mut sum } = state.get_option().copied().unwrap_or_default();
+    for amount in amounts {
+        count += 1;
+        sum += amount.v;
+    }
+    state.update(Totals { count, sum });
+    UserTotals { k, count, sum }
+}
+
+pelton::plugin!(functions: [identity, add, priced, count_sum]);

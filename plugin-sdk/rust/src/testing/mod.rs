@@ -1,4 +1,5 @@
-//! Runs a function as the host would, through the same messages, without Wasm: for a plugin's own tests.
+//! Runs a function as the host would, through the same messages, without Wasm: for a plugin's own tests. Functions over
+//! groups are driven by script ([`groups`]), sinks by micro-batch ([`sink`](fn@sink)).
 //!
 //! ```
 //! #[derive(pelton::Row)]
@@ -19,10 +20,18 @@
 //! # }
 //! ```
 
+mod groups;
+mod rows;
+mod sink;
+mod store;
+
+pub use groups::{Batch, Script, groups};
+pub use sink::{SinkTest, sink};
+
 use crate::context::Clock;
 use crate::error::Error;
-use crate::function::{Entry, Function, Rejected};
-use crate::host::{Level, sink};
+use crate::function::{Entry, Exported, Rejected};
+use crate::host::{Level, sink as host};
 use crate::input::{Arguments, Matching};
 use crate::ipc::{self, Encoder};
 use crate::output::{Build, BuildRow, Output, Row};
@@ -31,8 +40,8 @@ use crate::types::Schema;
 use std::collections::BTreeMap;
 
 /// Starts a test of a function.
-pub fn function<F: Function>() -> Test {
-    Test { entry: Entry::of::<F>(), config: "{}".to_owned(), clock: Clock::default() }
+pub fn function<F: Exported>() -> Test {
+    Test { entry: F::ENTRY, config: "{}".to_owned(), clock: Clock::default() }
 }
 
 /// A function and what it is to be called with.
@@ -78,10 +87,10 @@ impl Test {
         let (name, kind) = (self.entry.name, self.entry.kind);
         let functions = Vec::leak(vec![self.entry]);
         let plugin = Plugin { name: "test", version: "0", functions };
-        sink::take();
+        host::take();
         let (mut session, schema) = Session::open(&plugin, kind, name, &self.config, schema)?;
         session.run(self.clock, rows)?;
-        Ok(Answer { session, schema, seen: sink::take() })
+        Ok(Answer { session, schema, seen: host::take() })
     }
 }
 
@@ -89,7 +98,7 @@ impl Test {
 pub struct Answer {
     session: Session,
     schema: Vec<u8>,
-    seen: sink::Seen,
+    seen: host::Seen,
 }
 
 impl Answer {

@@ -7,11 +7,14 @@
     reason = "the WIT documents them; the derive macros want public parts"
 )]
 
+pub(crate) mod sink;
+pub(crate) mod stateful;
+
 use pelton_core::{CallScope, Encoding, FunctionKind};
 use wasmtime::component::{ComponentType, Lift, Lower, TypedFunc};
 
 /// The contract itself, as plugins are built against it.
-pub const CONTRACT_WIT: &str = include_str!("../../../plugin-sdk/wit/pelton-plugin.wit");
+pub const CONTRACT_WIT: &str = include_str!("../../../../plugin-sdk/wit/pelton-plugin.wit");
 
 /// The versions of the contract that this host runs. From 1.0 on none is ever removed.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1.0"];
@@ -20,7 +23,7 @@ pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1.0"];
 pub(crate) const PACKAGE: &str = "pelton:plugin";
 
 /// The interfaces of the contract that a plugin can export.
-pub(crate) const EXPORTS: [&str; 3] = ["describe", "scalar", "transform"];
+pub(crate) const EXPORTS: [&str; 5] = ["describe", "scalar", "transform", "stateful", "sink"];
 
 /// `pelton:plugin/scalar@0.1.0`
 pub(crate) fn interface_name(interface: &str, version: &str) -> String {
@@ -170,8 +173,6 @@ pub enum LogLevel {
 pub type Bytes = std::sync::Arc<Vec<u8>>;
 /// `describe`
 pub type DescribeFn = TypedFunc<(), (GuestManifest,)>;
-/// `bind` and `open`
-pub type OpenFn = TypedFunc<(String, String, Bytes), (Result<Vec<u8>, GuestError>,)>;
 /// `evaluate`
 pub type EvaluateFn = TypedFunc<(Clock, Bytes), (Result<ScalarAnswer, GuestError>,)>;
 /// `process`

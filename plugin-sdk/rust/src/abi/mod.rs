@@ -1,18 +1,23 @@
 //! The canonical ABI by hand, in Wasm only: arguments flattened into numbers, results in a return area.
 //!
-//! The exports that [`crate::plugin!`] makes call it; it is the one file with `unsafe`. What makes it sound:
+//! The exports that [`crate::plugin!`] makes call it; it is the one module with `unsafe`. What makes it sound:
 //! the host passes only memory that it got from [`realloc`], each piece once, with the length that it asked
 //! for; and a Wasm instance has one thread, so the statics are never used twice at a time.
 //!
 //! Sizes and offsets: `list` and `string` are (pointer, length); `manifest` is 28 bytes, `function` 20,
-//! `rejected` 12; `result<list<u8>, error>` 16 bytes, `result<output, error>` 20.
+//! `rejected` 12; `result<list<u8>, error>` 16 bytes, `result<output, error>` 20. `stateful` has its own.
 #![allow(unsafe_code)]
+
+pub mod sink;
+pub mod stateful;
 
 use crate::context::Clock;
 use crate::error::Error;
-use crate::function::Kind;
+use crate::function::{Kind, Rejected};
+use crate::groups::session::GroupSession;
 use crate::host::Level;
 use crate::runtime::{Plugin, Session};
+use crate::sink::SinkSession;
 use crate::values::Timestamp;
 use std::alloc::{Layout, alloc, dealloc, realloc as reallocate};
 use std::cell::RefCell;
@@ -41,11 +46,15 @@ pub(crate) fn count(name: &str, by: u64) {
 #[derive(Default)]
 struct State {
     session: Option<Session>,
+    groups: Option<GroupSession>,
+    sink: Option<SinkSession>,
     /// What the last return area points to, where it is not the session's own.
     bytes: Vec<u8>,
     error: String,
     rejected: Vec<[usize; 3]>,
-    area: Box<[usize; 7]>,
+    changes: Vec<[usize; 8]>,
+    timers: Vec<stateful::TimerRecord>,
+    area: Box<[usize; 11]>,
 }
 
 thread_local! {
@@ -155,29 +164,39 @@ pub fn run(
     rows_bytes: usize,
 ) -> usize {
     let rows = Given { at: rows, bytes: rows_bytes };
-    let clock = Clock {
-        batch_id: batch_id.cast_unsigned(),
-        processing_time: Timestamp(processing_time),
-        watermark: (has_watermark != 0).then_some(Timestamp(watermark)),
-        seed: seed.cast_unsigned(),
-    };
-    let outcome =
-        STATE.with_borrow_mut(|state| {
-            let State { session: Some(session), rejected, .. } = state else {
-                return Err(Error::Failed("no function is open on this instance".to_owned()));
-            };
-            session.run(clock, rows.as_slice())?;
-            rejected.clear();
-            rejected.extend(session.rejected().iter().map(|refused| {
-                [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()]
-            }));
-            let message = session.message();
-            Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
-        });
+    let clock = clock((batch_id, processing_time, has_watermark, watermark, seed));
+    let outcome = STATE.with_borrow_mut(|state| {
+        let State { session: Some(session), rejected, .. } = state else {
+            return Err(Error::Failed("no function is open on this instance".to_owned()));
+        };
+        session.run(clock, rows.as_slice())?;
+        list_rejected(session.rejected(), rejected);
+        let message = session.message();
+        Ok([0, message.as_ptr() as usize, message.len(), rejected.as_ptr() as usize, rejected.len()])
+    });
     match outcome {
         Ok(words) => area(&words),
         Err(error) => fail(error),
     }
+}
+
+/// A clock as it is flattened: batch, time, whether there is a watermark, the watermark, seed.
+pub type FlatClock = (i64, i64, i32, i64, i64);
+
+fn clock((batch_id, processing_time, has_watermark, watermark, seed): FlatClock) -> Clock {
+    Clock {
+        batch_id: batch_id.cast_unsigned(),
+        processing_time: Timestamp(processing_time),
+        watermark: (has_watermark != 0).then_some(Timestamp(watermark)),
+        seed: seed.cast_unsigned(),
+    }
+}
+
+fn list_rejected(rejected: &[Rejected], list: &mut Vec<[usize; 3]>) {
+    let words =
+        |refused: &Rejected| [refused.row as usize, refused.reason.as_ptr() as usize, refused.reason.len()];
+    list.clear();
+    list.extend(rejected.iter().map(words));
 }
 
 /// The return area of `Err(error)`; the same words suit both results.

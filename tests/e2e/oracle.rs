@@ -4,6 +4,7 @@
 mod case;
 mod changes;
 mod compare;
+mod groups;
 mod known;
 mod matrix;
 mod plan;
@@ -92,6 +93,9 @@ groups! {
     deduplication: "04_dedup";
     joins_with_tables: "05_stream_static_join";
     joins_of_streams: "06_stream_stream_join";
+    stateful_functions: "07_group_state";
+    processors: "07b_transform_with_state";
+    stateful_functions_of_scala: "07c_scala_group_state";
     chains: "08_chained";
     recovery: "10_recovery";
 }

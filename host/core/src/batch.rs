@@ -3,6 +3,10 @@
 use crate::{BatchId, PluginDigest, QueryId};
 use bytes::Bytes;
 
+/// A watermark behind all event times: that of the one micro-batch of a bounded run, in which everything is over at the
+/// end. In microseconds it still fits its type.
+pub const END_OF_TIME_MS: i64 = i64::MAX / 2000;
+
 /// Where a micro-batch stands. Written to the offset log before it runs and the same in every rerun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchInfo {

@@ -95,6 +95,9 @@ pub struct OperatorInfo {
     pub kind: &'static str,
     /// What it waits for, for a person.
     pub waits_for: String,
+    /// Something can fall due by the time of the micro-batch alone (a timeout or a timer in processing time), so a
+    /// micro-batch without data can be worth running at any time.
+    pub watches_clock: bool,
     /// What its state consists of; none if it keeps nothing from one micro-batch to the next.
     pub layout: Option<StateLayout>,
 }
@@ -110,4 +113,7 @@ pub struct OperatorReport {
     pub rows_removed: u64,
     /// Input rows that it gave up as late: rows, before anything is combined.
     pub late_rows: u64,
+    /// Of an operator that watches the clock: the first processing time, in milliseconds, at which something may fall
+    /// due. `None`: nothing waits.
+    pub next_due_ms: Option<i64>,
 }

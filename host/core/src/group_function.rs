@@ -8,7 +8,8 @@
 use crate::{CallScope, Rejected, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A function over groups, opened for the schemas of their keys and rows.
 pub trait StatefulFunction: Send + Sync {
@@ -85,7 +86,7 @@ pub struct StateVariable {
 }
 
 /// What a variable holds for a group. Spark's `ValueState`, `ListState`, `MapState`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VariableKind {
     /// Nothing or one value.
@@ -94,6 +95,16 @@ pub enum VariableKind {
     List,
     /// Values by key.
     Map,
+}
+
+impl fmt::Display for VariableKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Value => "value",
+            Self::List => "list",
+            Self::Map => "map",
+        })
+    }
 }
 
 /// Which entries of a variable a call is given.

@@ -4,7 +4,8 @@
 //! Made by `plan` and `operators`, kept by `checkpoint`, compared by `engine`. It never holds state itself.
 
 use crate::types::type_name;
-use arrow::datatypes::DataType;
+use crate::{StateVariable, VariableKind};
+use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -25,6 +26,9 @@ pub struct StateLayout {
     pub keys: Vec<StateColumn>,
     /// What its entries hold; likewise.
     pub values: Vec<StateColumn>,
+    /// The state of each key as a plugin's function declares it; none of other operators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<VariableLayout>,
     /// See [`DEFINITION_WORDS`].
     pub words: u32,
     /// What keys and values mean: another meaning of the same types makes nonsense of what is there.
@@ -53,6 +57,48 @@ impl StateColumn {
     }
 }
 
+/// A variable in the state of a plugin's function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VariableLayout {
+    /// Its name, by which its entries are found.
+    pub name: String,
+    /// What it holds for a key: a value, a list, a map.
+    pub kind: VariableKind,
+    /// Counts up when the function rewrites older entries.
+    pub version: u32,
+    /// Of a map: the key's fields.
+    pub key: Vec<StateColumn>,
+    /// The value's fields.
+    pub value: Vec<StateColumn>,
+    /// Which of the value's fields may be null, by position.
+    pub nullable: Vec<bool>,
+}
+
+impl VariableLayout {
+    /// What a checkpoint remembers of a variable.
+    pub fn of(variable: &StateVariable) -> Self {
+        let columns = |schema: &SchemaRef| {
+            schema.fields().iter().map(|field| StateColumn::new(field.name(), field.data_type())).collect()
+        };
+        Self {
+            name: variable.name.clone(),
+            kind: variable.kind,
+            version: variable.version,
+            key: columns(&variable.key),
+            value: columns(&variable.value),
+            nullable: variable.value.fields().iter().map(|field| field.is_nullable()).collect(),
+        }
+    }
+}
+
+/// `count: value v1 (n: long)`.
+impl fmt::Display for VariableLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = if self.key.is_empty() { String::new() } else { format!("({}) to ", columns(&self.key)) };
+        write!(f, "{}: {} v{} {key}({})", self.name, self.kind, self.version, columns(&self.value))
+    }
+}
+
 /// Something about an operator that its state's types do not say: `key 1` is `upper(orders.customer)`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateFact {
@@ -72,7 +118,8 @@ impl StateFact {
 /// The schema of the state: `keys (k: string), values (sum(s.v): long)`.
 impl fmt::Display for StateLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "keys ({}), values ({})", columns(&self.keys), columns(&self.values))
+        write!(f, "keys ({}), values ({})", columns(&self.keys), columns(&self.values))?;
+        self.variables.iter().try_for_each(|variable| write!(f, ", {variable}"))
     }
 }
 

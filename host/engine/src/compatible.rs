@@ -6,9 +6,13 @@
 //! | settings: the kind of an outer join, a LIMIT's count, a delay | allowed, with a note |
 //! | another meaning of the same types: keys, functions, windows, conditions | refused, unless the file accepts it |
 //! | types of keys or values, their number or order; the form of the entries | refused |
+//! | a variable of a plugin's function: a new version, nullable fields more, the whole variable more or fewer | allowed, with a note |
+//! | a variable of a plugin's function: other types of the same version, another kind or map key | refused |
 //! | an operator more, fewer, or of another kind | refused |
 //!
 //! Spark compares types alone, so the third row is silent there. Called by the builder before anything runs.
+
+mod variables;
 
 use pelton_core::{Error, Result, StateColumn, StateFact, StateLayout};
 use std::collections::BTreeSet;
@@ -30,6 +34,7 @@ pub(crate) fn goes_on(
         same_form(then, now)?;
         same_columns(then, now, "keys", &then.keys, &now.keys)?;
         same_columns(then, now, "values", &then.values, &now.values)?;
+        notes.extend(variables::go_on(then, now)?);
         notes.extend(same_meaning(then, now, accepted.contains(&now.name))?);
         let settings = differences(&then.settings, &now.settings);
         notes.extend(settings.map(|(what, then, now_is)| {

@@ -1,7 +1,7 @@
 //! The table of changes: what was kept, what would be kept, what is said to it.
 
 use super::*;
-use pelton_core::DEFINITION_WORDS;
+use pelton_core::{DEFINITION_WORDS, VariableKind, VariableLayout};
 
 fn columns(text: &str) -> Vec<StateColumn> {
     let column = |column: &str| {
@@ -22,7 +22,7 @@ fn sums() -> StateLayout {
         words: DEFINITION_WORDS,
         definition: vec![StateFact::new("key 1", "s.k"), StateFact::new("aggregate 1", "sum(s.v)")],
         settings: vec![StateFact::new("the join", "inner")],
-        set_aside: false,
+        ..StateLayout::default()
     }
 }
 
@@ -187,4 +187,60 @@ fn a_refusal_shows_both_schemas() {
                     keys was 2 and would now be 1\n  checkpoint: keys (k: string, n: long), values \
                     (sum(s.v): long)\n  pipeline: keys (n: long), values (sum(s.v): long)";
     assert_eq!(refused.message(), expected);
+}
+
+/// What a plugin's function keeps.
+fn function() -> StateLayout {
+    let total = VariableLayout {
+        name: "total".into(),
+        kind: VariableKind::Value,
+        version: 2,
+        key: Vec::new(),
+        value: columns("n: long, sum: long"),
+        nullable: vec![false, false],
+    };
+    let seen = VariableLayout {
+        name: "seen".into(),
+        kind: VariableKind::Map,
+        key: columns("id: string"),
+        value: columns("n: long"),
+        nullable: vec![true],
+        ..total.clone()
+    };
+    StateLayout { values: columns("timeout: event time"), variables: vec![total, seen], ..sums() }
+}
+
+#[test]
+fn variables_go_on_where_their_function_can_read_them() {
+    let changed = |change: fn(&mut VariableLayout)| {
+        let mut layout = function();
+        change(&mut layout.variables[0]);
+        vec![layout]
+    };
+    let allowed = |now: &[StateLayout]| goes_on(&[function()], now, &BTreeSet::new());
+    let renamed = changed(|v| v.value = columns("count: long, total: long"));
+    assert_eq!(allowed(&renamed).unwrap(), Vec::<String>::new());
+    let notes = |now: &[StateLayout]| allowed(now).unwrap().join("; ");
+    let migrated = changed(|v| (v.version, v.value) = (3, columns("n: double")));
+    assert!(notes(&migrated).contains("goes from version 2 to 3"), "{}", notes(&migrated));
+    let wider = changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false, false, true]));
+    assert!(notes(&wider).contains("'total' has other fields from here on"), "{}", notes(&wider));
+    let other = changed(|v| v.name = "totals".into());
+    assert!(notes(&other).contains("'totals' is new") && notes(&other).contains("'total' is no longer used"));
+    let refused = |now: &[StateLayout]| allowed(now).unwrap_err();
+    let retyped = refused(&changed(|v| v.value = columns("n: long, sum: double")));
+    assert!(retyped.message().contains("`sum: long` would now be `sum: double`"), "{retyped}");
+    assert!(retyped.message().contains("total: value v2 (n: long, sum: double)"), "{retyped}");
+    assert!(retyped.hint_text().unwrap().contains("migrate"), "{retyped:?}");
+    let narrow = changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false; 3]));
+    assert!(refused(&narrow).message().contains("the new field `max: long` cannot be null"));
+    let kind = refused(&changed(|v| v.kind = VariableKind::List));
+    assert!(kind.message().contains("'total' was a value and would now be a list"), "{kind}");
+    assert!(refused(&changed(|v| v.version = 1)).message().contains("stored in version 2"));
+    let mut keyed = function();
+    keyed.variables[1].key = columns("id: long");
+    assert!(refused(&[keyed]).message().contains("the key of its map 'seen' has other types"));
+    let mut timed = function();
+    timed.values = columns("timeout: processing time");
+    assert!(refused(&[timed]).message().contains("`timeout: event time` and would now be `timeout: processing time`"));
 }

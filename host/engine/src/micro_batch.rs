@@ -22,6 +22,7 @@ use crate::meters::Meters;
 use crate::progress::{DurationMs, millis};
 use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
+use crate::trigger::{self, ClockWatch};
 use crate::watermark::partitions::SourcePartitions;
 use crate::watermark::{EventTimes, WatermarkTracker};
 use futures::{TryStreamExt, future};
@@ -100,7 +101,7 @@ impl Query {
                 let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
                 let available = self.ask_sources(time_ms).await?;
                 let watermarks = self.planned_watermarks(&available, time_ms).await?;
-                let without_data = self.wants_batch_without_data(&watermarks);
+                let without_data = self.wants_batch_without_data(&watermarks, time_ms);
                 let Some(ranges) = admission::plan_batch(&available, without_data) else {
                     return Ok(Turn::Idle);
                 };
@@ -163,12 +164,22 @@ impl Query {
         Ok(planned)
     }
 
-    /// Whether the watermark has moved since the last micro-batch to where something expires or becomes final.
-    fn wants_batch_without_data(&self, planned: &WatermarkTracker) -> bool {
+    /// Whether the watermark has moved since the last micro-batch to where something expires or becomes final, or time
+    /// has moved to where something falls due. Not before this run's first micro-batch, as in Spark.
+    fn wants_batch_without_data(&self, planned: &WatermarkTracker, time_ms: i64) -> bool {
         let (ran_with, next) = (self.position.last_watermark_ms, planned.current_ms());
         self.no_data_batches
             && self.position.has_run
-            && self.logic.dataflow.wants_batch_without_data(ran_with, next)
+            && (self.logic.dataflow.wants_batch_without_data(ran_with, next)
+                || trigger::wants_batch_by_clock(self.trigger, self.clock_watch(), time_ms))
+    }
+
+    /// What waits for the clock.
+    fn clock_watch(&self) -> ClockWatch {
+        match self.logic.dataflow.operators().iter().any(|operator| operator.watches_clock) {
+            false => ClockWatch::Nothing,
+            true => ClockWatch::Until(self.position.next_due_ms),
+        }
     }
 
     fn new_batch(
@@ -353,6 +364,7 @@ impl Query {
         self.position.offsets = batch.ranges.iter().map(|range| range.end.clone()).collect();
         self.position.last_watermark_ms = batch.info.watermark_ms;
         self.position.has_run = true;
+        self.position.next_due_ms = batch.operators.iter().filter_map(|operator| operator.next_due_ms).min();
         batch.spent.commit_offsets = millis(watch.elapsed());
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) struct Position {
     pub(crate) batch_time_ms: i64,
     /// A micro-batch has run in this run. Before the first one there is none without data, as in Spark.
     pub(crate) has_run: bool,
+    /// The first processing time at which something can fall due, as the last micro-batch of this run has left it.
+    pub(crate) next_due_ms: Option<i64>,
     /// It was planned by a run that died.
     pub(crate) pending: Option<OffsetEntry>,
 }
@@ -35,6 +37,7 @@ impl Position {
                 last_watermark_ms: None,
                 batch_time_ms: i64::MIN,
                 has_run: false,
+                next_due_ms: None,
                 pending: None,
             },
             Resume::Rerun { batch_id, entry, .. } => Self {
@@ -43,6 +46,7 @@ impl Position {
                 last_watermark_ms: entry.late_watermark_ms,
                 batch_time_ms: entry.batch_time_ms,
                 has_run: false,
+                next_due_ms: None,
                 pending: Some(entry),
             },
             Resume::Next { batch_id, last, .. } => Self {
@@ -51,6 +55,7 @@ impl Position {
                 last_watermark_ms: last.watermark_ms,
                 batch_time_ms: last.batch_time_ms,
                 has_run: false,
+                next_due_ms: None,
                 pending: None,
             },
         }

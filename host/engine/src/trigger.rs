@@ -14,6 +14,29 @@ pub fn next_trigger_ms(fired_ms: i64, interval_ms: i64) -> i64 {
     }
 }
 
+/// What waits for the time of a micro-batch: timeouts and timers in processing time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClockWatch {
+    /// No operator does.
+    Nothing,
+    /// The first of them can fall due at this time; `None`: none is set.
+    Until(Option<i64>),
+}
+
+/// Whether a micro-batch without data runs because of the time alone. With an interval every trigger runs one, as in
+/// Spark; without, only when something can be due, so that a query at rest stays at rest. The triggers that end do not
+/// wait for anything.
+pub(crate) fn wants_batch_by_clock(trigger: Trigger, watch: ClockWatch, time_ms: i64) -> bool {
+    let ClockWatch::Until(due_ms) = watch else { return false };
+    match trigger {
+        Trigger::ProcessingTime(interval) if interval.as_millis() > 0 => true,
+        Trigger::ProcessingTime(_) | Trigger::AsFastAsPossible => {
+            due_ms.is_some_and(|due_ms| due_ms <= time_ms)
+        }
+        Trigger::Once | Trigger::AvailableNow => false,
+    }
+}
+
 /// How much a micro-batch of this trigger takes.
 pub(crate) fn read_limit(trigger: Trigger) -> ReadLimit {
     match trigger {
@@ -93,6 +116,20 @@ mod tests {
         let fired = 250.max(next_trigger_ms(0, 100));
         assert_eq!(fired, 250);
         assert_eq!(next_trigger_ms(fired, 100), 300);
+    }
+
+    #[test]
+    fn an_interval_fires_at_every_trigger_and_others_only_for_what_is_due() {
+        let wants = |trigger, watch| wants_batch_by_clock(trigger, watch, 100);
+        let every = Trigger::ProcessingTime(Interval::from_millis(10));
+        assert!(!wants(every, ClockWatch::Nothing));
+        assert!(wants(every, ClockWatch::Until(None)));
+        assert!(!wants(Trigger::AsFastAsPossible, ClockWatch::Until(None)));
+        assert!(!wants(Trigger::AsFastAsPossible, ClockWatch::Until(Some(101))));
+        assert!(wants(Trigger::AsFastAsPossible, ClockWatch::Until(Some(100))));
+        for ends in [Trigger::Once, Trigger::AvailableNow] {
+            assert!(!wants(ends, ClockWatch::Until(Some(0))));
+        }
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl QueryDataflow {
             name: planned.name.clone(),
             kind: planned.operator.kind(),
             waits_for: node.operator.waits_for(),
+            watches_clock: node.operator.watches_clock(),
             layout: planned
                 .layout
                 .clone()

@@ -3,6 +3,7 @@
 use crate::stateful::operator;
 use datafusion::physical_plan::displayable;
 use pelton_core::PerPartition;
+use pelton_core::VariableLayout;
 use pelton_core::types::type_name;
 use pelton_plan::stateful::{Lane, Origin, StatefulNode, StatefulOperator, Target, TimeWindow};
 use pelton_plan::{PhysicalPlan, PhysicalStep};
@@ -142,6 +143,21 @@ fn what(node: &StatefulNode) -> String {
         StatefulOperator::Limit(limit) => {
             let span = if limit.over_all_batches { "of the whole query" } else { "of each micro-batch" };
             format!("{kind}: the first {} rows {span}", limit.count)
+        }
+        StatefulOperator::Groups(groups) => {
+            let fields = node.inputs.first();
+            let name =
+                |at: &usize| fields.and_then(|f| f.fields().get(*at)).map_or("?", |f| f.name().as_str());
+            let list = |columns: &[usize]| columns.iter().map(name).collect::<Vec<_>>().join(", ");
+            let variables = groups.stateful.signature().variables.iter();
+            let variables: Vec<String> = variables.map(|v| VariableLayout::of(v).to_string()).collect();
+            format!(
+                "{kind} by {}: plugin function {}, which reads {} and keeps {}",
+                list(&groups.keys),
+                groups.function,
+                if groups.reads.is_empty() { "no column".to_owned() } else { list(&groups.reads) },
+                if variables.is_empty() { "nothing".to_owned() } else { variables.join(", ") }
+            )
         }
         StatefulOperator::Sort(sort) => {
             let by: Vec<String> = sort.by.iter().map(ToString::to_string).collect();

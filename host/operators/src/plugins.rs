@@ -151,14 +151,25 @@ fn refuse(
             let what = format!("{function} refused row {row} of a batch of {}", rows.num_rows());
             return Err(Error::plugin(what));
         }
-        letters.push(DeadLetter {
-            kind: LossKind::Refused,
-            origin: operator.to_owned(),
-            position: None,
-            reason: rejected.reason.clone(),
-            plugin: Some(function.digest.clone()),
-            payload: row_json(rows, row, Nulls::Written)?.to_string().into(),
-        });
+        letters.push(refused(operator, function, rows, row, &rejected.reason)?);
     }
     Ok(())
+}
+
+/// The dead letter of one refused row.
+pub(crate) fn refused(
+    operator: &str,
+    function: &FunctionRef,
+    rows: &RecordBatch,
+    row: usize,
+    reason: &str,
+) -> Result<DeadLetter> {
+    Ok(DeadLetter {
+        kind: LossKind::Refused,
+        origin: operator.to_owned(),
+        position: None,
+        reason: reason.to_owned(),
+        plugin: Some(function.digest.clone()),
+        payload: row_json(rows, row, Nulls::Written)?.to_string().into(),
+    })
 }

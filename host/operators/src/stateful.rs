@@ -8,6 +8,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod dedup;
 pub(crate) mod event_time;
+pub(crate) mod group;
 pub(crate) mod join;
 pub(crate) mod keyed;
 pub(crate) mod late;
@@ -16,7 +17,7 @@ pub(crate) mod limit;
 pub(crate) mod session;
 pub(crate) mod sort;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod time_index;
 
 use arrow::array::RecordBatch;
@@ -78,6 +79,10 @@ pub(crate) struct ShardOutput {
     pub(crate) updated: u64,
     /// Rows of state removed.
     pub(crate) removed: u64,
+    /// Rows that a function refused.
+    pub(crate) dead_letters: Vec<DeadLetter>,
+    /// Of an operator that watches the clock: the first processing time at which something may fall due.
+    pub(crate) next_due_ms: Option<i64>,
 }
 
 /// A stateful operator.
@@ -101,6 +106,10 @@ pub(crate) trait Operator: Send + Sync {
     ) -> Result<ShardOutput>;
     /// Whether a micro-batch without data can change anything when the operator's watermark moves.
     fn watches_watermark(&self) -> bool;
+    /// Whether something can fall due by the time of the micro-batch alone.
+    fn watches_clock(&self) -> bool {
+        false
+    }
     /// How the entries of its state are laid out. It changes when they can no longer be read as they were written; what
     /// they hold is described by the plan.
     fn state_form(&self) -> String;
@@ -121,5 +130,6 @@ pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {
         StatefulOperator::Join(spec) => Ok(Box::new(join::StreamJoin::new(spec, node)?)),
         StatefulOperator::Limit(spec) => Ok(Box::new(limit::Limit::new(spec, node)?)),
         StatefulOperator::Sort(spec) => Ok(Box::new(sort::Sort::new(spec, node)?)),
+        StatefulOperator::Groups(spec) => Ok(Box::new(group::Groups::new(spec, node)?)),
     }
 }

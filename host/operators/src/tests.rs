@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 mod event_time;
 mod functions;
+mod groups;
 mod layouts;
 mod micro_batches;
 mod oracle;
@@ -103,6 +104,10 @@ impl TestPlugin {
                 function("is_short", FunctionKind::Scalar),
                 function("call", FunctionKind::Scalar),
                 function("twice", FunctionKind::Transform),
+                function("flat", FunctionKind::Stateful),
+                function("flat_event_time", FunctionKind::Stateful),
+                function("map", FunctionKind::Stateful),
+                function("lists", FunctionKind::Stateful),
             ],
         };
         Self { manifest, digest: PluginDigest("d".repeat(64)) }
@@ -122,8 +127,8 @@ impl Plugin for TestPlugin {
     fn transform(&self, _: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>> {
         Ok(Arc::new(Twice(input)))
     }
-    fn stateful(&self, function: &str, _: SchemaRef, _: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
-        Err(Error::invalid(format!("there is no stateful function '{function}'")))
+    fn stateful(&self, function: &str, _: SchemaRef, input: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
+        groups::function(function, &input).map(|function| Arc::new(function) as _)
     }
     fn sink(&self, function: &str, _: SchemaRef, _: OutputMode) -> Result<Arc<dyn SinkFunction>> {
         Err(Error::invalid(format!("there is no sink function '{function}'")))

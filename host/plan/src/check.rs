@@ -4,6 +4,7 @@
 //! measure: what it refuses is refused here, and so is what Spark refuses only when its first micro-batch is planned.
 //! A refusal says which rule, which operator, and what to do instead.
 
+mod groups;
 mod joins;
 mod warnings;
 
@@ -57,6 +58,8 @@ pub enum Rule {
     SetOperation,
     /// Deduplication.
     Dedup,
+    /// A stateful function of a plugin.
+    GroupState,
     /// A watermark above a watermark.
     Watermark,
     /// A function whose value a rerun would not give again.
@@ -305,6 +308,7 @@ impl Checker<'_> {
                     "declare it before that step, or leave out per_partition",
                 );
             }
+            StreamOp::GroupState(step) => self.group_state(node, *step, at),
             _ => {}
         }
     }

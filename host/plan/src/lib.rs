@@ -25,7 +25,9 @@ pub(crate) mod tree;
 
 pub use check::{Refusal, RefusedBy, Rule, check, warnings};
 pub use file::PipelineFile;
-pub use logical::{FunctionRef, LogicalPlan, LogicalSource, LogicalStep, Operation, PlanInputs};
+pub use logical::{
+    FunctionRef, GroupState, InitialState, LogicalPlan, LogicalSource, LogicalStep, Operation, PlanInputs,
+};
 pub use physical::{
     NativeRun, PhysicalInput, PhysicalPlan, PhysicalStep, PluginFilter, PluginTransform, RowOperation,
 };

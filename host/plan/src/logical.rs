@@ -5,6 +5,8 @@
 //! [`crate::check()`]s the result and makes a [`crate::PhysicalPlan`] of it. Nothing here runs anything but `open` and
 //! `bind` of plugins, which is how their schemas are found.
 
+mod groups;
+
 use crate::file::{
     DedupStep, FilterStep, LatePolicy, PipelineFile, PluginStep, SelectItem, SelectSpec, SinkSpec, Span,
     SpannedText, StepSpec, WatermarkPolicySpec, WatermarkSpec,
@@ -16,6 +18,7 @@ use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan as SqlPlan, LogicalPlanBuilder, cast};
+pub use groups::{GroupState, InitialState};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::{normalize_schema, type_name};
 use pelton_core::{
@@ -116,6 +119,8 @@ pub enum Operation {
         /// The function, opened for the rows of the step before.
         transform: Arc<dyn TransformFunction>,
     },
+    /// A plugin's stateful function.
+    GroupState(GroupState),
     /// Declares the event time.
     Watermark,
     /// Keeps the first row of each key.
@@ -337,6 +342,7 @@ impl<'a> Resolver<'a> {
                 let plan = self.composed(plan, step.sql.span)?;
                 (step.sql.span, Operation::Sql { kind: "sql", text: step.sql.value.clone() }, plan)
             }
+            StepSpec::Plugin(step) if self.is_stateful(step) => self.group_state(step)?,
             StepSpec::Plugin(step) => self.transform(step)?,
             StepSpec::Watermark(step) => {
                 let span = step.watermark.span;
@@ -476,6 +482,14 @@ impl<'a> Resolver<'a> {
         Ok((span, Operation::Sql { kind: "select", text }, self.composed(plan, span)?))
     }
 
+    /// The names of a step's plugin and its function.
+    fn function_name(&self, step: &'a PluginStep) -> Result<(&'a str, &'a str)> {
+        step.plugin.value.split_once('.').ok_or_else(|| {
+            let what = format!("'{}' does not name a function; write plugin.function", step.plugin.value);
+            self.placed(&step.plugin).error(what)
+        })
+    }
+
     fn transform(&self, step: &'a PluginStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.plugin);
         let input = self.before(step.plugin.span)?;
@@ -524,8 +538,11 @@ impl<'a> Resolver<'a> {
                 FunctionKind::Sink => format!(
                     "'{plugin}.{name}' is a sink function; use it so: sink: {{connector: plugin, plugin: {plugin}.{name}}}"
                 ),
+                FunctionKind::Stateful => format!(
+                    "'{plugin}.{name}' is a stateful function; use it as a step of its own, with the `key` of its groups"
+                ),
                 _ => format!(
-                    "'{plugin}.{name}' is of a kind that this version cannot run; it runs scalar and transform functions"
+                    "'{plugin}.{name}' is of a kind that no step can run; steps run scalar, transform and stateful functions"
                 ),
             };
             return Err(at.error(what));

@@ -3,12 +3,13 @@
 //! Made by the planner, run by `operators`. Expressions are DataFusion's, bound to the schema of the port that they
 //! read. Times are microseconds where they are data (timestamps are) and milliseconds where they are watermarks.
 
+use crate::logical::FunctionRef;
 use crate::physical::PhysicalStep;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 pub use pelton_core::TableRows as VersionedRows;
-use pelton_core::{BatchId, OutputMode, StateLayout};
+use pelton_core::{BatchId, GroupForm, OutputMode, StateLayout, StatefulFunction};
 use std::sync::Arc;
 
 /// What the names of columns begin with that the planner has added for an operator: no columns of the user's.
@@ -81,6 +82,8 @@ pub enum StatefulOperator {
     Limit(Limit),
     /// Sorts the result of a micro-batch (complete mode). Keeps no state.
     Sort(Sort),
+    /// A plugin's stateful function.
+    Groups(Groups),
 }
 
 impl StatefulOperator {
@@ -93,6 +96,10 @@ impl StatefulOperator {
             Self::Join(_) => "join",
             Self::Limit(_) => "limit",
             Self::Sort(_) => "sort",
+            Self::Groups(groups) => match groups.stateful.signature().form {
+                GroupForm::MapGroups | GroupForm::FlatMapGroups => "flatMapGroupsWithState",
+                GroupForm::Processor => "transformWithState",
+            },
         }
     }
 }
@@ -273,6 +280,23 @@ pub struct Limit {
 pub struct Sort {
     /// By what.
     pub by: Vec<PhysicalSortExpr>,
+}
+
+/// Calls a plugin's stateful function. Spark's `mapGroupsWithState`, `flatMapGroupsWithState`, `transformWithState`.
+pub struct Groups {
+    /// Which function it is.
+    pub function: FunctionRef,
+    /// The function, opened.
+    pub stateful: Arc<dyn StatefulFunction>,
+    /// The columns that make groups, by position.
+    pub keys: Vec<usize>,
+    /// The columns that the function reads, by position.
+    pub reads: Vec<usize>,
+    /// The input's event-time column, if timeouts or timers are by event time: rows with `time <= watermark` are late,
+    /// NULL never is.
+    pub event_time: Option<EventTimeColumn>,
+    /// The state that groups have before the operator's first micro-batch: the key's columns, then the value's fields.
+    pub initial: Option<Arc<StaticRelation>>,
 }
 
 /// Joins the rows of a lane with a static table. Stateless.

@@ -5,16 +5,6 @@ use pelton_tests::repository;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Operators over arbitrary state. Queries with them cannot be asked yet: they need stateful plugin functions.
-const NOT_YET: [&str; 4] =
-    ["group_state", "map_groups_with_state", "flat_map_groups_with_state", "transform_with_state"];
-
-/// Whether a query needs what is not there yet.
-pub(super) fn is_for_later(query: &Value) -> bool {
-    let plan = query["plan"].to_string();
-    NOT_YET.iter().any(|op| plan.contains(&format!("\"op\":\"{op}\"")))
-}
-
 /// One case.
 pub(super) struct Case {
     /// `02_window_agg/tumbling_late_rows`.
@@ -60,7 +50,7 @@ fn folder() -> PathBuf {
     repository().join("tests/oracle")
 }
 
-/// The cases of a group, by name; without those that are for later.
+/// The cases of a group, by name.
 pub(super) fn group(name: &str) -> Result<Vec<Case>> {
     let mut files: Vec<String> = std::fs::read_dir(folder().join(name))?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
@@ -70,9 +60,5 @@ pub(super) fn group(name: &str) -> Result<Vec<Case>> {
         let id = format!("{name}/{}", file.trim_end_matches(".json"));
         Ok(Case { value: read(&format!("{name}/{file}"))?, id })
     });
-    Ok(cases
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .filter(|case| !is_for_later(&case.value["query"]))
-        .collect())
+    cases.collect()
 }

@@ -8,7 +8,15 @@ use pelton_tests::Pelton;
 use serde_json::{Value, json};
 
 /// Combinations in which Pelton means to differ: (query, output mode, why).
-const KNOWN: &[(&str, &str, &str)] = &[];
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("window_aggregate_then_group_state_append", "append", PYTHON_ALONE),
+    ("group_state_append_then_dedup", "append", PYTHON_FAULT),
+    ("group_state_update_then_dedup", "update", PYTHON_FAULT),
+];
+
+const PYTHON_ALONE: &str = "only Spark's Python interface refuses it; its Scala interface runs it";
+const PYTHON_FAULT: &str =
+    "Spark's Python interface fails with a ClassCastException; its Scala interface runs it";
 
 fn name(combination: &Value) -> String {
     let text = |key: &str| combination[key].as_str().unwrap_or_default();
@@ -27,12 +35,10 @@ fn script(combination: &Value) -> Result<Value> {
 fn what_spark_accepts_is_accepted_and_what_it_refuses_is_refused() -> Result<()> {
     let matrix = case::read("matrix.json")?;
     let combinations = matrix["combinations"].as_array().context("no combinations")?;
-    let combinations: Vec<&Value> =
-        combinations.iter().filter(|combination| !case::is_for_later(combination)).collect();
     let scripts = combinations.iter().map(|combination| Ok((name(combination), script(combination)?)));
     let printed = run::scripts(&scripts.collect::<Result<Vec<_>>>()?)?;
     let mut wrong = Vec::new();
-    for combination in &combinations {
+    for combination in combinations {
         let name = name(combination);
         let found = printed.get(&name).and_then(|lines| lines.iter().find(|line| line["batch_id"].is_null()));
         let known = KNOWN

@@ -1,6 +1,7 @@
 //! A query of the oracle as steps of a pipeline: its SQL if it has one, else its plan, as a chain of steps as far as it
 //! is one, and below a join or a union as SQL.
 
+use super::groups;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
@@ -36,6 +37,7 @@ fn chain(plan: &Value, steps: &mut Vec<Value>) -> Result<()> {
         "filter" => json!({"filter": plan["condition"]}),
         "with_watermark" => json!({"watermark": {"column": plan["column"], "delay": plan["delay"]}}),
         "distinct" => json!({"dedup": "all"}),
+        op if groups::is_group_operator(op) => groups::step(plan, steps)?,
         "drop_duplicates" => match (plan["columns"].is_null(), plan["within_watermark"] == true) {
             (true, false) => json!({"dedup": "all"}),
             (true, true) => json!({"dedup": {"within_watermark": true}}),

@@ -1,7 +1,7 @@
 //! A case of the oracle as a script for `pelton test`: the same pipeline, the same rows in the same micro-batches.
 
 use super::case::Case;
-use super::plan;
+use super::{groups, plan};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
@@ -84,6 +84,9 @@ pub(super) fn pipeline(case: &Value, query: &Value, name: &str) -> Result<Value>
         let table = |table: &Value| anyhow::Ok(json!({"schema": schema(table)?, "rows": table["rows"]}));
         let tables = tables.iter().map(|(name, value)| Ok((name.clone(), table(value)?)));
         pipeline["tables"] = Value::Object(tables.collect::<Result<_>>()?);
+    }
+    if let Some(plugins) = groups::plugins(&query["plan"])? {
+        pipeline["plugins"] = plugins;
     }
     if query["sql"].is_null() {
         for (source, watermark) in plan::watermarks(&query["plan"]) {

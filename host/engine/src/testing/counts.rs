@@ -57,6 +57,7 @@ impl WindowCounts {
             name: "counts".into(),
             kind: "aggregate",
             waits_for: "the watermark to pass the end of a window".into(),
+            watches_clock: false,
             layout: Some(StateLayout {
                 name: "counts".into(),
                 kind: "aggregate".into(),

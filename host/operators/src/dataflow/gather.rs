@@ -47,6 +47,8 @@ struct Job<'a> {
 struct Done {
     updated: u64,
     removed: u64,
+    dead_letters: Vec<DeadLetter>,
+    next_due_ms: Option<i64>,
     flows: Vec<Flowed>,
 }
 
@@ -101,6 +103,8 @@ impl QueryGather {
         for done in side_by_side(jobs, threads, |job| run_shard(&self.flow, &self.batch, node, job))? {
             report.rows_updated += done.updated;
             report.rows_removed += done.removed;
+            report.next_due_ms = report.next_due_ms.into_iter().chain(done.next_due_ms).min();
+            self.dead_letters.extend(done.dead_letters);
             for flowed in done.flows {
                 merge_times(&mut self.event_times, &flowed.event_times);
                 self.take(flowed);
@@ -142,7 +146,13 @@ fn run_shard(flow: &QueryDataflow, batch: &Arc<BatchInfo>, node: usize, job: Job
     let partition = BEHIND_OPERATORS | ((node as u64) << 32) | shard as u64;
     let output = flow.nodes[node]
         .within(batch, partition, 0, |operator, scope| operator.run(scope, shard, pieces, state))?;
-    let mut done = Done { updated: output.updated, removed: output.removed, flows: Vec::new() };
+    let mut done = Done {
+        updated: output.updated,
+        removed: output.removed,
+        dead_letters: output.dead_letters,
+        next_due_ms: output.next_due_ms,
+        flows: Vec::new(),
+    };
     if output.rows.is_empty() {
         return Ok(done);
     }

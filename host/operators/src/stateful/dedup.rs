@@ -301,7 +301,12 @@ impl Operator for Dedup {
         let updated = self.remember(scope, new, state)?;
         let removed = self.forget(scope, state)?;
         let sources: Vec<_> = chunks.iter().map(|chunk| &chunk.source.rows).collect();
-        Ok(ShardOutput { rows: gather(&self.schema, &sources, &at)?, updated, removed })
+        Ok(ShardOutput {
+            rows: gather(&self.schema, &sources, &at)?,
+            updated,
+            removed,
+            ..ShardOutput::default()
+        })
     }
 
     /// As in Spark, also where no key is ever forgotten.

@@ -91,7 +91,7 @@ impl Operator for Limit {
             let value = Bytes::copy_from_slice(&(before + given).to_be_bytes());
             state.apply(&self.table, vec![StateOp::Put(Bytes::from_static(KEY), value)])?;
         }
-        Ok(ShardOutput { rows, updated: u64::from(writes), removed: 0 })
+        Ok(ShardOutput { rows, updated: u64::from(writes), ..ShardOutput::default() })
     }
 
     fn watches_watermark(&self) -> bool {

@@ -1,6 +1,8 @@
 //! Stateful operators over hand-made nodes and a store in memory, micro-batch by micro-batch.
 
 mod dedup;
+pub(crate) mod group_functions;
+mod groups;
 mod join;
 mod join_model;
 mod limit_and_sort;
@@ -49,6 +51,7 @@ struct Running {
     store: MemoryStateStore,
     batches: u64,
     late_ms: Option<i64>,
+    time_ms: i64,
 }
 
 /// What a micro-batch made.
@@ -64,7 +67,13 @@ struct Ran {
 
 impl Running {
     fn new(operator: impl Operator + 'static) -> Self {
-        Self { operator: Box::new(operator), store: MemoryStateStore::new(), batches: 0, late_ms: None }
+        Self {
+            operator: Box::new(operator),
+            store: MemoryStateStore::new(),
+            batches: 0,
+            late_ms: None,
+            time_ms: 1_767_225_600_000,
+        }
     }
 
     /// Runs a micro-batch. `ports`: the parts of each input, each of some batches.
@@ -72,7 +81,7 @@ impl Running {
         let info = BatchInfo {
             query_id: QueryId("q".into()),
             batch_id: BatchId(self.batches),
-            time_ms: 1_767_225_600_000,
+            time_ms: self.time_ms,
             watermark_ms,
             late_watermark_ms: self.late_ms.or(watermark_ms),
         };
@@ -100,6 +109,7 @@ impl Running {
             let out = self.operator.run(&scope, shard, pieces, state).expect("runs");
             ran.updated += out.updated;
             ran.removed += out.removed;
+            ran.letters.extend(out.dead_letters);
             for rows in &out.rows {
                 ran.rows.extend(
                     (0..rows.num_rows()).map(|row| row_json(rows, row, Nulls::Written).expect("JSON")),

@@ -153,9 +153,12 @@ impl Compiler<'_> {
 
     fn of_stream_node(&self, plan: &SqlPlan) -> Vec<Expr> {
         let Some(node) = stream_node(plan) else { return Vec::new() };
-        let StreamOp::PluginTransform(step) = &node.op else { return self.meanings(&node.input).columns };
+        let (StreamOp::PluginTransform(step) | StreamOp::GroupState(step)) = &node.op else {
+            return self.meanings(&node.input).columns;
+        };
         let function = match self.logical.steps.get(*step).map(|step| &step.operation) {
             Some(Operation::PluginTransform { function, .. }) => function.to_string(),
+            Some(Operation::GroupState(group)) => group.function.to_string(),
             _ => String::new(),
         };
         node.schema.fields().iter().map(|field| word(format!("{function}().{}", field.name()))).collect()

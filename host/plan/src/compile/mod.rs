@@ -5,6 +5,7 @@
 //! a new one. Nothing here touches rows.
 
 mod aggregate;
+mod groups;
 mod join;
 mod lane;
 mod meaning;
@@ -207,6 +208,10 @@ impl Compiler<'_> {
                 let lanes = self.lanes(&node.input, at)?;
                 self.dedup(lanes, node, keys.clone(), *within_watermark, at)
             }
+            StreamOp::GroupState(step) => {
+                let lanes = self.lanes(&node.input, at)?;
+                self.group_state(lanes, node, *step, at)
+            }
             StreamOp::PluginFilter(step) | StreamOp::PluginTransform(step) => {
                 let lanes = self.lanes(&node.input, at)?;
                 lanes.into_iter().map(|lane| self.plugin(lane, node, *step)).collect()
@@ -383,7 +388,9 @@ impl Compiler<'_> {
     fn node_name(&self, kind: &str, at: At) -> String {
         let step = at.and_then(|step| self.logical.steps.get(step));
         let base = match step {
-            Some(step) if matches!(step.operation, Operation::Dedup) => step.name.clone(),
+            Some(step) if matches!(step.operation, Operation::Dedup | Operation::GroupState(_)) => {
+                step.name.clone()
+            }
             Some(step) => format!("{}.{kind}", step.name),
             None => kind.to_owned(),
         };

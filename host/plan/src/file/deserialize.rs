@@ -92,7 +92,6 @@ fn not_yet(key: &str) -> Option<&'static str> {
     Some(match key {
         "drop_duplicates" => "the step is called `dedup`",
         "join" | "union" | "limit" | "sort" | "aggregate" | "group_by" => "write it as a `sql` step",
-        "key" => "there are no stateful plugin functions yet; leave it out",
         "allow" => "plugins get no capabilities yet; leave it out",
         _ => return None,
     })

@@ -250,10 +250,31 @@ pub struct SqlStep {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PluginStep {
-    /// The transform function, as `plugin.function`.
+    /// The function, as `plugin.function`: a transform function, or, with a `key`, a stateful one.
     pub plugin: Spanned<String>,
+    /// Of a stateful function: the columns by which rows make groups. Each group has its own state.
+    #[serde(default)]
+    pub key: Option<Spanned<Vec<SpannedText>>>,
+    /// Of a function over groups with any number of rows (Spark's `flatMapGroupsWithState`): whether its rows are final
+    /// (`append`) or take the place of earlier ones (`update`). Unless said: the query's.
+    #[serde(default)]
+    pub output_mode: Option<Spanned<GroupOutputMode>>,
+    /// Of a stateful function with one value: a static table of `tables:` with the state that groups have before the
+    /// first micro-batch. Its columns: the key's by their names, and the fields of the value by theirs.
+    #[serde(default)]
+    pub initial_state: Option<SpannedText>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
+}
+
+/// What the rows of a function over groups are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupOutputMode {
+    /// Final, each of them.
+    Append,
+    /// In the place of earlier rows of the group.
+    Update,
 }
 
 /// What of the result goes to the sink in each micro-batch.

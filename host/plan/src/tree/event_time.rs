@@ -46,7 +46,8 @@ pub(crate) fn event_times(plan: &SqlPlan) -> Vec<Option<EventTime>> {
 fn of_stream_node(plan: &SqlPlan) -> Vec<Option<EventTime>> {
     let Some(node) = stream_node(plan) else { return vec![None; plan.schema().fields().len()] };
     match &node.op {
-        StreamOp::PluginTransform(_) => vec![None; node.schema.fields().len()],
+        // What a function makes of a time is its own affair: no column that it gives is marked, as in Spark.
+        StreamOp::PluginTransform(_) | StreamOp::GroupState(_) => vec![None; node.schema.fields().len()],
         StreamOp::Watermark { column, delay_ms, .. } => {
             let mut times = vec![None; node.schema.fields().len()];
             if let Some(time) = times.get_mut(*column) {

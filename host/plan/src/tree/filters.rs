@@ -120,9 +120,10 @@ fn through_stream_node(plan: SqlPlan, above: Vec<Expr>) -> Result<SqlPlan> {
             let time = Column::from((qualifier, field));
             split(above, |condition| !condition.column_refs().contains(&time))
         }
-        StreamOp::Dedup { .. } | StreamOp::PluginFilter(_) | StreamOp::PluginTransform(_) => {
-            (Vec::new(), above)
-        }
+        StreamOp::Dedup { .. }
+        | StreamOp::PluginFilter(_)
+        | StreamOp::PluginTransform(_)
+        | StreamOp::GroupState(_) => (Vec::new(), above),
     };
     let input = push(node.input.clone(), down)?;
     let schema = node.schema.clone();

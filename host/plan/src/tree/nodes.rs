@@ -31,6 +31,8 @@ pub(crate) enum StreamOp {
     PluginFilter(usize),
     /// A plugin's transform function; its step has it.
     PluginTransform(usize),
+    /// A plugin's stateful function; its step has it.
+    GroupState(usize),
 }
 
 /// A node of ours over one input.
@@ -75,6 +77,7 @@ impl UserDefinedLogicalNodeCore for StreamNode {
             StreamOp::Dedup { .. } => "Dedup",
             StreamOp::PluginFilter(_) => "PluginFilter",
             StreamOp::PluginTransform(_) => "PluginTransform",
+            StreamOp::GroupState(_) => "GroupState",
         }
     }
     fn inputs(&self) -> Vec<&SqlPlan> {
@@ -94,7 +97,7 @@ impl UserDefinedLogicalNodeCore for StreamNode {
             return datafusion::common::internal_err!("a node lost its input");
         };
         let schema = match self.op {
-            StreamOp::PluginTransform(_) => self.schema.clone(),
+            StreamOp::PluginTransform(_) | StreamOp::GroupState(_) => self.schema.clone(),
             _ => input.schema().clone(),
         };
         Ok(Self { op: self.op.clone(), input, schema })

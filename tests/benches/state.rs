@@ -35,7 +35,9 @@ fn main() -> Result<()> {
         let bytes = write_bids(&input, BidFormat::Json, rows)?;
         std::fs::write(input.join("done"), bytes.to_string())?;
     }
-    println!("{rows} bids in files of 250,000, one a micro-batch; medians of {RUNS} runs, rows/s; peak memory of Wasm\n");
+    println!(
+        "{rows} bids in files of 250,000, one a micro-batch; medians of {RUNS} runs, rows/s; peak memory of Wasm\n"
+    );
     println!("{:<28} {:>12} {:>12} {:>7} {:>9}", "users", "Wasm", "native", "ratio", "MB");
     let sizes = [1_000, 1_000_000, 10_000_000_u64].into_iter().filter(|users| *users <= users_max);
     for users in sizes.clone() {
@@ -113,7 +115,8 @@ fn small(users: u64, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(&input)?;
         write_users(&input.join("part-000.json"), 0..users)?;
         for batch in 0..SMALL_BATCHES {
-            let rows = (0..SMALL_ROWS).map(|row| (batch * SMALL_ROWS + row).wrapping_mul(0x9e37_79b9) % users);
+            let rows =
+                (0..SMALL_ROWS).map(|row| (batch * SMALL_ROWS + row).wrapping_mul(0x9e37_79b9) % users);
             write_users(&input.join(format!("part-{:03}.json", batch + 1)), rows)?;
         }
         std::fs::write(input.join("done"), "")?;
@@ -156,7 +159,11 @@ fn small(users: u64, folder: &Path) -> Result<()> {
 fn write_users(path: &Path, users: impl Iterator<Item = u64>) -> Result<()> {
     let mut file = BufWriter::new(std::fs::File::create(path)?);
     for user in users {
-        writeln!(file, "{{\"user\":{user},\"price\":{},\"date_time\":\"2026-01-01T00:00:00Z\"}}", user % 1000)?;
+        writeln!(
+            file,
+            "{{\"user\":{user},\"price\":{},\"date_time\":\"2026-01-01T00:00:00Z\"}}",
+            user % 1000
+        )?;
     }
     Ok(file.flush()?)
 }

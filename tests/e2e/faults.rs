@@ -107,9 +107,7 @@ impl World {
 
     fn rows(&self) -> Result<Vec<(u64, Vec<String>)>> {
         let batches = self.sink.batches().into_iter();
-        batches
-            .map(|(id, rows)| Ok((id.0, rows_text(&rows).map_err(anyhow::Error::msg)?)))
-            .collect()
+        batches.map(|(id, rows)| Ok((id.0, rows_text(&rows).map_err(anyhow::Error::msg)?))).collect()
     }
 }
 
@@ -154,7 +152,10 @@ fn every_file_operation_may_fail_under_operators_and_user_code_that_keep_state()
             let disturbed = runtime.block_on(world.run(Arc::new(faulty)));
             runtime.block_on(world.run(Arc::new(world.files.clone())))?;
             let found = world.rows()?;
-            ensure!(found == expected, "{fault:?}, whose run ended with {disturbed:?}: {found:?} instead of {expected:?}");
+            ensure!(
+                found == expected,
+                "{fault:?}, whose run ended with {disturbed:?}: {found:?} instead of {expected:?}"
+            );
         }
     }
     Ok(())

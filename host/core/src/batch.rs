@@ -23,10 +23,6 @@ pub struct BatchInfo {
     pub late_watermark_ms: Option<i64>,
 }
 
-/// A watermark behind all event times: that of a micro-batch after which nothing comes. In microseconds it still fits its
-/// type.
-pub const END_OF_TIME_MS: i64 = i64::MAX / 2000;
-
 impl BatchInfo {
     /// Nothing will ever come after this micro-batch: the sources have an end, and it takes all there is. What waits is
     /// final then, also what waits without a time that a watermark could pass.

@@ -118,6 +118,11 @@ impl RowCodec {
         decode::rows(&self.types, rows.into_iter().collect())
     }
 
+    /// Splits bytes that begin with a row into the row and the rest. No encoded row begins with another one.
+    pub fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
+        Ok(bytes.split_at(decode::length(&self.types, bytes)?))
+    }
+
     fn check(&self, columns: &[ArrayRef]) -> Result<()> {
         let same = |(column, wanted): (&ArrayRef, &DataType)| types::alike(column.data_type(), wanted);
         if columns.len() == self.types.len() && columns.iter().zip(&self.types).all(same) {

@@ -147,14 +147,17 @@ mod tests {
         assert_eq!(totals(&script.rows([paid("ann", 200, 2)])?)?, [(1100, 2, true)]);
         assert_eq!(totals(&script.rows([paid("ann", 200, 3)])?)?, []);
         assert_eq!(totals(&script.rows([paid("ann", -500, 4)])?)?, []);
-        assert_eq!(totals(&script.rows([paid("ann", 600, 5)])?)?, [(1400, 5, true)], "it was below in between");
+        assert_eq!(
+            totals(&script.rows([paid("ann", 600, 5)])?)?,
+            [(1400, 5, true)],
+            "it was below in between"
+        );
         Ok(())
     }
 
     #[test]
     fn a_total_begins_anew_when_the_watermark_has_passed_its_time() -> Result<(), Error> {
-        let mut script =
-            testing::groups::<running_total>(&["key"]).config(r#"{"reset_after": "1 hour"}"#);
+        let mut script = testing::groups::<running_total>(&["key"]).config(r#"{"reset_after": "1 hour"}"#);
         script.rows([paid("ann", 500, 0)])?;
         script.rows([paid("ann", 500, 30)])?;
         assert_eq!(totals(&script.watermark(at(61)).no_rows()?)?, []);

@@ -36,6 +36,17 @@ pub(super) fn rows(types: &[DataType], mut cursors: Vec<&[u8]>) -> Result<Vec<Ar
     }
 }
 
+/// How many bytes the row has that stands at the front of some bytes.
+pub(super) fn length(types: &[DataType], bytes: &[u8]) -> Result<usize> {
+    let mut cursor = bytes;
+    let nulls = take_null_map(&mut cursor, types.len())?;
+    let present = types.iter().enumerate().filter(|(position, _)| !bit(nulls, *position));
+    for (_, data_type) in present {
+        Cells::new(data_type, 1)?.read(&mut cursor)?;
+    }
+    Ok(bytes.len() - cursor.len())
+}
+
 /// The cells of a column, as they are read.
 enum Cells {
     /// Of the null type: how many there are.

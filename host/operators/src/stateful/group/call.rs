@@ -13,8 +13,8 @@ use arrow::compute::cast;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use pelton_core::{
-    BatchInfo, CallScope, END_OF_TIME_MS, Error, GroupForm, GroupInput, GroupOutput, GroupReason, Result,
-    StatefulFunction, StatefulSignature, TimeMode,
+    BatchInfo, CallScope, Error, GroupForm, GroupInput, GroupOutput, GroupReason, Result, StatefulFunction,
+    StatefulSignature, TimeMode,
 };
 use pelton_plan::stateful::{self as plan, StatefulNode};
 use pelton_plan::{FunctionRef, ROWS_PER_BATCH_MAX};
@@ -30,11 +30,6 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// The call scopes of stateful functions: partitions that no source has.
 const BEHIND_OPERATORS: u64 = 1 << 63;
-
-/// Whether the micro-batch is all there will ever be.
-pub(super) fn is_bounded(scope: &NodeScope<'_>) -> bool {
-    scope.batch.watermark_ms == Some(END_OF_TIME_MS)
-}
 
 /// A function, and what its calls look like.
 pub(super) struct Caller {
@@ -155,7 +150,7 @@ impl<'a> Calls<'a> {
         let scope = at.scope;
         let seen = BatchInfo { watermark_ms: scope.watermark_ms, ..scope.batch.as_ref().clone() };
         // Where a watermark behind everything says that all is over at the end, rows still come before that.
-        let of_data = is_bounded(scope).then(|| BatchInfo { watermark_ms: None, ..seen.clone() });
+        let of_data = scope.batch.is_final().then(|| BatchInfo { watermark_ms: None, ..seen.clone() });
         Self {
             caller,
             scope,

@@ -14,12 +14,13 @@ mod index;
 mod initial;
 mod processor;
 mod schemas;
+mod show;
 mod timeouts;
 
 use super::event_time::{micros, without_late_rows};
-use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, packed};
+use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, packed};
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use call::Caller;
 use chunks::{Chunk, Grouped, Source};
 use initial::InitialGroups;
@@ -33,6 +34,7 @@ use timeouts::Timeouts;
 /// See the module.
 pub(crate) struct Groups {
     keys: Vec<usize>,
+    key_fields: Vec<FieldRef>,
     codec: RowCodec,
     event_time: Option<EventTimeColumn>,
     initial: Option<InitialGroups>,
@@ -76,6 +78,7 @@ impl Groups {
         };
         Ok(Self {
             keys: spec.keys.clone(),
+            key_fields: spec.keys.iter().map(|column| input.fields()[*column].clone()).collect(),
             codec,
             event_time: spec.event_time,
             initial: spec.initial.clone().map(|table| InitialGroups::new(table, spec.keys.len())),
@@ -175,6 +178,15 @@ impl Operator for Groups {
             TimeMode::None => "nothing; groups stay until the function removes them".to_owned(),
             TimeMode::ProcessingTime => format!("the time of a micro-batch to reach {what}"),
             TimeMode::EventTime => format!("the watermark to reach {what}"),
+        }
+    }
+
+    /// Groups with their value and timeout; of a processor each variable's entries and the timers.
+    fn show(&self, _name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
+        let keys = show::GroupKeys { fields: &self.key_fields, codec: &self.codec };
+        match &self.kind {
+            Kind::Timeouts(timeouts) => timeouts.show(&keys, state, each),
+            Kind::Processor(processor) => processor.show(&keys, state, each),
         }
     }
 }

@@ -15,8 +15,9 @@ use super::entry::Entry;
 use super::index::{IndexChanges, LazyIndex};
 use super::initial::OfShard;
 use super::schemas::{Known, Variable};
-use crate::stateful::ShardOutput;
+use super::show::{Entries, GroupKeys, show};
 use crate::stateful::layout::{Arena, sorted_order};
+use crate::stateful::{ShardOutput, Shown};
 use bytes::Bytes;
 use pelton_core::{
     GroupInput, GroupOutput, GroupReason, Result, StateAction, StateChanges, StateEntries, StateOp,
@@ -53,6 +54,23 @@ impl Timeouts {
 
     pub(super) fn counted_tables(&self) -> Vec<String> {
         vec![self.table.clone()]
+    }
+
+    /// The groups with their values and timeouts.
+    pub(super) fn show(
+        &self,
+        keys: &GroupKeys<'_>,
+        state: &mut dyn StateShard,
+        each: &mut Shown<'_>,
+    ) -> Result<()> {
+        let has_timeouts = self.caller.signature().time_mode != TimeMode::None;
+        let of = Entries {
+            table: &self.table,
+            variable: self.variable.as_ref(),
+            function: self.caller.stateful().as_ref(),
+            time: has_timeouts.then_some("timeout"),
+        };
+        show(keys, &of, state, &mut |rows| each("", rows))
     }
 
     pub(super) fn run(
@@ -157,7 +175,7 @@ impl Timeouts {
 
     fn check_timeouts(&self, shard: &Shard<'_, '_>, input: &GroupInput, output: &GroupOutput) -> Result<()> {
         let past = match self.caller.signature().time_mode {
-            TimeMode::EventTime if input.reason == GroupReason::Data && call::is_bounded(shard.at.scope) => {
+            TimeMode::EventTime if input.reason == GroupReason::Data && shard.at.scope.batch.is_final() => {
                 None
             }
             TimeMode::EventTime => shard.at.time.map(|time| (time, "watermark")),

@@ -41,6 +41,11 @@ impl Lists {
         Self { items: format!("{}/items", heads.table), heads, last }
     }
 
+    /// The table of their elements.
+    pub(super) fn items(&self) -> &str {
+        &self.items
+    }
+
     pub(super) fn table(&self) -> &str {
         &self.heads.table
     }

@@ -19,7 +19,8 @@ use super::call::{self, Caller, Calls, GROUPS_MAX};
 use super::chunks::Grouped;
 use super::initial::OfShard;
 use super::schemas::Known;
-use crate::stateful::ShardOutput;
+use super::show::GroupKeys;
+use crate::stateful::{ShardOutput, Shown};
 use bytes::Bytes;
 use pelton_core::{Error, GroupInput, GroupOutput, GroupReason, Result, StateShard, TimeMode};
 use std::ops::Range;
@@ -67,6 +68,19 @@ impl Processor {
 
     pub(super) fn counted_tables(&self) -> Vec<String> {
         self.variables.iter().map(|variable| variable.counted_table().to_owned()).collect()
+    }
+
+    /// The entries of each variable, and the timers.
+    pub(super) fn show(
+        &self,
+        keys: &GroupKeys<'_>,
+        state: &mut dyn StateShard,
+        each: &mut Shown<'_>,
+    ) -> Result<()> {
+        for variable in &self.variables {
+            variable.show(keys, state, each)?;
+        }
+        self.timers.show(keys, state, &mut |rows| each("timers", rows))
     }
 
     pub(super) fn run(

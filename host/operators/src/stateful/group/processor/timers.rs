@@ -5,11 +5,16 @@
 //! the first ones. So the timers of many keys are read in one go, and what is due is a scan of what is due.
 
 use super::Shard;
+use crate::stateful::event_time::{utc_field, utc_times};
 use crate::stateful::group::entry::{Entry, damaged};
 use crate::stateful::group::index::{IndexChanges, LazyIndex};
-use crate::stateful::layout::Arena;
+use crate::stateful::group::show::GroupKeys;
+use crate::stateful::layout::{AFTER_ALL, Arena, for_entries};
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use pelton_core::{GroupInput, Result, StateOp, StateShard, Timer, TimerChange};
+use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Timers {
@@ -89,6 +94,31 @@ impl TimerSet {
 impl Timers {
     pub(super) fn new(operator: &str) -> Self {
         Self { table: format!("{operator}/timers"), index: LazyIndex::new(format!("{operator}/timers/due")) }
+    }
+
+    /// All timers with their keys.
+    pub(super) fn show(
+        &self,
+        keys: &GroupKeys<'_>,
+        state: &mut dyn StateShard,
+        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        for_entries(state, &self.table, &[], &AFTER_ALL, |_, entries| {
+            let (mut of, mut names, mut times) = (Vec::new(), Vec::new(), Vec::new());
+            for (key, stored) in &entries {
+                for (at, name) in TimerSet::read(Some(stored), &self.table)?.timers {
+                    of.push(key.as_ref());
+                    names.push(name);
+                    times.push(at);
+                }
+            }
+            let mut fields = keys.fields.to_vec();
+            fields.extend([Arc::new(Field::new("timer", DataType::Utf8, false)), Arc::new(utc_field("at"))]);
+            let mut columns = keys.columns(&of)?;
+            columns.push(Arc::new(StringArray::from(names)));
+            columns.push(Arc::new(utc_times(times)));
+            each(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+        })
     }
 
     /// The timers of keys.

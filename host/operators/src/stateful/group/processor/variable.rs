@@ -14,9 +14,11 @@ use super::Shard;
 use super::entries::{Changes, Entries};
 use super::lists::Lists;
 use super::maps::Maps;
+use crate::stateful::Shown;
 use crate::stateful::group::call::{self, Caller};
 use crate::stateful::group::initial::OfShard;
 use crate::stateful::group::schemas::{Known, Variable};
+use crate::stateful::group::show::{self, GroupKeys};
 use arrow::array::ArrayRef;
 use bytes::Bytes;
 use pelton_core::{
@@ -71,6 +73,27 @@ impl Stored {
             Kind::List(lists) => lists.table(),
             Kind::Map(maps) => maps.table(),
         }
+    }
+
+    /// Its entries, under its name.
+    pub(super) fn show(
+        &self,
+        keys: &GroupKeys<'_>,
+        state: &mut dyn StateShard,
+        each: &mut Shown<'_>,
+    ) -> Result<()> {
+        let table = match &self.kind {
+            Kind::Value(entries) => &entries.table,
+            Kind::List(lists) => lists.items(),
+            Kind::Map(maps) => &maps.entries().table,
+        };
+        let of = show::Entries {
+            table,
+            variable: Some(&self.schema),
+            function: self.function.as_ref(),
+            time: self.schema.declared.ttl_ms.map(|_| "expires"),
+        };
+        show::show(keys, &of, state, &mut |rows| each(&self.schema.declared.name, rows))
     }
 
     pub(super) fn known(&self, state: &dyn StateShard) -> Result<Known> {

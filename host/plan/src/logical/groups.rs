@@ -124,7 +124,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn group_output_mode(&self, step: &PluginStep, signature: &StatefulSignature) -> Result<OutputMode> {
-        let of_query = OutputMode::from(self.file.output_mode);
+        let of_query = OutputMode::from(self.file.output_mode.value);
         let Some(said) = &step.output_mode else {
             return Ok(match (signature.form, of_query) {
                 (GroupForm::MapGroups, _) | (_, OutputMode::Update) => OutputMode::Update,

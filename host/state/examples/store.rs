@@ -1,7 +1,8 @@
 //! Measures the state store: puts, gets, commits, recovery, in memory and with a budget that is a part of the state.
 //!
-//! `cargo run -p pelton-state --example store -- [KEYS [UPDATES]]`; prints a table. A command, not a test: it says
-//! what the store costs on this machine, at this moment.
+//! `cargo run -p pelton-state --example store -- [KEYS [UPDATES [MIB]]]`; prints a table. With MIB only one line: small
+//! entries, evenly spread, and so much memory for them. A command, not a test: it says what the store costs on this
+//! machine, at this moment.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a measuring command")]
 
 use bytes::Bytes;
@@ -19,12 +20,17 @@ const BATCH: u64 = 100_000;
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
     let mut number = |default| arguments.next().and_then(std::result::Result::ok).unwrap_or(default);
-    let (keys, updates) = (number(1_000_000), number(1_000_000));
+    let (keys, updates, mib) = (number(1_000_000), number(1_000_000), number(0));
     println!("{keys} keys, then {updates} updates; batches of {BATCH}; times for one key, in nanoseconds");
     println!(
         "{:<34} {:>6} {:>6} {:>6} {:>7} {:>8} {:>8} {:>8}",
-        "", "put", "get", "update", "commit", "bytes", "memory", "peak MB"
+        "", "put", "get", "update", "commit", "bytes", "memory", "peak MiB"
     );
+    if mib > 0 {
+        let workload =
+            Workload { keys, updates, key: 16, value: 16, zipf: false, memory_bytes_max: mib << 20 };
+        return measure(&format!("16-byte keys and values, {mib} MiB"), workload).map(drop);
+    }
     let sizes = [("16-byte keys, 16-byte values", 16, 16), ("48-byte keys, 8-byte values", 48, 8)];
     for (name, key, value) in sizes {
         let whole = Workload { keys, updates, key, value, zipf: false, memory_bytes_max: u64::MAX };
@@ -68,7 +74,9 @@ fn measure(name: &str, workload: Workload) -> Result<u64> {
     let mut store = open(None)?;
     let mut times = Times::default();
     let mut batch = 0;
-    let before = resident();
+    let before = memory_of_process("VmRSS:");
+    // From here on the highest is meant.
+    drop(std::fs::write("/proc/self/clear_refs", "5"));
     for first in (0..workload.keys).step_by(BATCH as usize) {
         let keys = (first..workload.keys.min(first + BATCH)).map(scatter);
         run(&mut store, workload, keys, batch, None, &mut times)?;
@@ -85,7 +93,7 @@ fn measure(name: &str, workload: Workload) -> Result<u64> {
         batch += 1;
     }
     let memory = store.memory_bytes();
-    let peak = resident().saturating_sub(before);
+    let peak = memory_of_process("VmHWM:").saturating_sub(before);
     let bytes = futures::executor::block_on(files.list(""))?.iter().map(|file| file.size_bytes).sum::<u64>();
     let each = |time: Duration, count: u64| time.as_nanos() as u64 / count.max(1);
     println!(
@@ -101,7 +109,8 @@ fn measure(name: &str, workload: Workload) -> Result<u64> {
     drop(store);
     let start = Instant::now();
     let store = open(commit.as_ref())?;
-    println!("{:<34} {} ms for {} entries", "  opened again", start.elapsed().as_millis(), store.len(TABLE));
+    let (time, entries) = (start.elapsed().as_millis(), store.len(TABLE));
+    println!("{:<34} {time} ms for {entries} entries", "  opened again");
     Ok(memory)
 }
 
@@ -182,10 +191,10 @@ impl Workload {
     }
 }
 
-/// The bytes of memory that the process has.
-fn resident() -> u64 {
+/// The bytes of memory that the process has or had.
+fn memory_of_process(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 

@@ -296,6 +296,7 @@ impl StateStore for CheckpointedStateStore {
         }
         self.tables.keep();
         self.committed = Some(batch_id);
+        // If it fails, the file counts for nothing: no commit names it, and a rerun writes it again.
         self.tables.make_room()?;
         self.state_commit()
     }

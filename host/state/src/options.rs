@@ -14,6 +14,6 @@ pub struct StateOptions {
 
 impl Default for StateOptions {
     fn default() -> Self {
-        Self { memory_bytes_max: 512 << 20, directory: std::env::temp_dir() }
+        Self { memory_bytes_max: 1 << 30, directory: std::env::temp_dir() }
     }
 }

@@ -224,7 +224,7 @@ impl<'a> Writer<'a> {
     /// Lets what was written count.
     pub(crate) fn finish(mut self) -> Result<()> {
         if self.records == 0 {
-            return Ok(());
+            return Ok(drop(std::fs::remove_file(&self.path)));
         }
         let (spill, family) = (self.spill, self.spill.family(self.shard)?);
         self.file.finish().map_err(|e| spill.failed(&e))?;

@@ -99,6 +99,11 @@ impl Tables {
         let undo = self.tables_mut().map(Table::keep).collect();
         in_order(undo, threads, drop::<Vec<Undo>>);
     }
+    /// Counts the entries that were loaded.
+    pub(crate) fn count(&mut self) -> Result<()> {
+        let counted = in_order(self.tables_mut().collect(), SHARDS, Table::count);
+        counted.into_iter().collect()
+    }
     /// The changes never were.
     pub(crate) fn rollback(&mut self) {
         self.tables_mut().for_each(Table::rollback);

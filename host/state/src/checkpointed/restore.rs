@@ -47,7 +47,8 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
             bytes = 0;
         }
     }
-    apply(store, last, &files)
+    apply(store, last, &files)?;
+    store.tables.count()
 }
 
 /// Finds the files to be replayed, the last first, and where the sweep goes on.

@@ -193,7 +193,7 @@ impl ReadGroup<'_> {
                 .into_iter()
                 .map(|(end, value)| (&keys[std::mem::replace(&mut begin, end)..end], Some(value)))
                 .collect();
-            table.load(&ops)?;
+            table.load(&ops);
             left -= count;
         }
         Ok(bytes.is_empty())

@@ -13,6 +13,8 @@ const ENTRIES_MAX: usize = 128;
 const BYTES_MAX: usize = 16 << 10;
 /// More bytes that keys have in common are not made use of.
 const COMMON_MAX: usize = 27;
+/// A block gets room for at least so many entries at a time.
+const GROWTH_MIN: usize = 8;
 /// What a block takes beside its two pieces of memory: itself, its lowest key, and what an allocator adds.
 const OVERHEAD: usize = size_of::<Block>() + 48 + 32;
 
@@ -150,7 +152,7 @@ impl Block {
         slot.at = self.append_bytes(key, value);
         slot.set_flags(flags);
         if self.index.len() == self.index.capacity() {
-            self.index.reserve_exact(self.index.len() / 4 + 4);
+            self.index.reserve_exact((self.index.len() / 4).max(GROWTH_MIN));
         }
         self.index.insert(at, slot);
     }
@@ -226,7 +228,7 @@ impl Block {
     fn append_bytes(&mut self, key: &[u8], value: &[u8]) -> u32 {
         let more = key.len() + varint::length(value.len()) + value.len();
         if self.data.capacity() - self.data.len() < more {
-            self.data.reserve_exact(more.max(self.data.len() / 4));
+            self.data.reserve_exact(more.max(self.data.len() / 4).max(GROWTH_MIN * size_of::<Slot>()));
         }
         let at = self.data.len();
         self.data.extend_from_slice(key);

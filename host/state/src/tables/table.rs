@@ -122,12 +122,25 @@ impl Table {
         Ok(())
     }
 
-    /// Sets and removes entries for good.
-    pub(crate) fn load(&mut self, ops: &[(&[u8], Option<&[u8]>)]) -> Result<()> {
-        self.prepare(ops)?;
-        let looks = std::mem::take(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner));
+    /// Sets and removes entries for good, without a look at the disk: if something is there, they must be counted again
+    /// when all is loaded.
+    pub(crate) fn load(&mut self, ops: &[(&[u8], Option<&[u8]>)]) {
+        let perhaps_stored = self.stored.is_some().then_some(&[][..]);
         for (key, value) in ops {
-            self.set(key, *value, looks.get(*key).and_then(Option::as_deref));
+            self.set(key, *value, perhaps_stored);
+        }
+    }
+
+    /// Counts the entries, if [`Table::load`] could not.
+    pub(crate) fn count(&mut self) -> Result<()> {
+        if self.stored.is_some() {
+            let (mut len, mut bytes) = (0, 0);
+            self.walk(Bound::Unbounded, None, |key, value| {
+                len += 1;
+                bytes += (key.len() + value.len()) as u64;
+                true
+            })?;
+            (self.len, self.bytes) = (len, bytes);
         }
         Ok(())
     }
@@ -140,7 +153,8 @@ impl Table {
             true
         })?;
         let ops: Vec<_> = keys.iter().map(|key| (key.as_slice(), None)).collect();
-        self.load(&ops)
+        self.load(&ops);
+        Ok(())
     }
 
     /// Shows the entries from a key on up to another, in order, until `each` has seen enough.

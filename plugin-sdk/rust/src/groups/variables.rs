@@ -331,15 +331,15 @@ impl<K: State + Ord, V: State> Variable for MapState<K, V> {
     type Reader<'a> = MapEntries<'a, K, V>;
 
     fn declared() -> Declared {
-        Declared { kind: VariableKind::Map, key: K::columns(), value: V::columns(), version: V::VERSION }
+        Declared { kind: VariableKind::Map, key: K::key_columns(), value: V::columns(), version: V::VERSION }
     }
     fn plans(entries: &Schema) -> Result<Vec<Plan>, Error> {
-        let (key, value) = entries.fields.split_at(K::columns().len().min(entries.fields.len()));
+        let (key, value) = entries.fields.split_at(K::key_columns().len().min(entries.fields.len()));
         let part = |fields: &[Field]| Schema::new(fields.to_vec());
         Ok(vec![plan::<K>(&part(key))?, plan::<V>(&part(value))?])
     }
     fn reader<'a>(plans: &[Plan], entries: &Array<'a>) -> Result<MapEntries<'a, K, V>, Error> {
-        let (keys, all) = (K::columns().len(), entries.columns().len());
+        let (keys, all) = (K::key_columns().len(), entries.columns().len());
         Ok(MapEntries {
             keys: Entries::new(&plans[0], &some_columns(entries, 0..keys))?,
             values: Entries::new(&plans[1], &some_columns(entries, keys..all))?,
@@ -378,7 +378,7 @@ impl<K: State + Ord, V: State> Variable for MapState<K, V> {
         self.written.write(entries, changes);
     }
     fn migrate(from: u32, old: &Schema, entries: &Array<'_>, to: &mut Encoder) -> Result<(), Error> {
-        let (count, all) = (K::columns().len(), entries.columns().len());
+        let (count, all) = (K::key_columns().len(), entries.columns().len());
         let (keys, values) = old.fields.split_at(count.min(old.fields.len()));
         let part = |fields: &[Field]| Schema::new(fields.to_vec());
         let reader = Entries::<K>::new(&plan::<K>(&part(keys))?, &some_columns(entries, 0..count))?;

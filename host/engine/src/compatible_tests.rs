@@ -223,7 +223,9 @@ fn variables_go_on_where_their_function_can_read_them() {
     let notes = |now: &[StateLayout]| allowed(now).unwrap().join("; ");
     let migrated = changed(|v| (v.version, v.value) = (3, columns("n: double")));
     assert!(notes(&migrated).contains("goes from version 2 to 3"), "{}", notes(&migrated));
-    let wider = changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false, false, true]));
+    let wider = changed(|v| {
+        (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false, false, true])
+    });
     assert!(notes(&wider).contains("'total' has other fields from here on"), "{}", notes(&wider));
     let other = changed(|v| v.name = "totals".into());
     assert!(notes(&other).contains("'totals' is new") && notes(&other).contains("'total' is no longer used"));
@@ -232,7 +234,8 @@ fn variables_go_on_where_their_function_can_read_them() {
     assert!(retyped.message().contains("`sum: long` would now be `sum: double`"), "{retyped}");
     assert!(retyped.message().contains("total: value v2 (n: long, sum: double)"), "{retyped}");
     assert!(retyped.hint_text().unwrap().contains("migrate"), "{retyped:?}");
-    let narrow = changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false; 3]));
+    let narrow =
+        changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false; 3]));
     assert!(refused(&narrow).message().contains("the new field `max: long` cannot be null"));
     let kind = refused(&changed(|v| v.kind = VariableKind::List));
     assert!(kind.message().contains("'total' was a value and would now be a list"), "{kind}");
@@ -242,5 +245,9 @@ fn variables_go_on_where_their_function_can_read_them() {
     assert!(refused(&[keyed]).message().contains("the key of its map 'seen' has other types"));
     let mut timed = function();
     timed.values = columns("timeout: processing time");
-    assert!(refused(&[timed]).message().contains("`timeout: event time` and would now be `timeout: processing time`"));
+    assert!(
+        refused(&[timed])
+            .message()
+            .contains("`timeout: event time` and would now be `timeout: processing time`")
+    );
 }

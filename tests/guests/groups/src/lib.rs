@@ -95,6 +95,8 @@ pelton::plugin!(
     name: "groups",
     functions: [
         python::running_count_sum,
+        python::rc_renamed,
+        python::rc_state_double,
         python::count_until_stop,
         python::event_timeout_session,
         python::event_timeout_once,

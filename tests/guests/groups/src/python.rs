@@ -45,7 +45,7 @@ fn out<'a, S: State>(
 }
 
 /// Counts and sums for ever.
-#[pelton::flat_map_groups]
+#[pelton::flat_map_groups(timeout = config.timeout_or(TimeMode::None))]
 pub fn running_count_sum<'a>(
     key: Option<&'a str>,
     rows: Rows<'_, Event>,
@@ -56,6 +56,52 @@ pub fn running_count_sum<'a>(
     let seen = Seen::of(rows);
     let totals = seen.added_to(state.get_option().copied().unwrap_or_default());
     state.update(totals);
+    Some(out(key, ("data", seen.rows), totals, had, state, params))
+}
+
+/// Totals under other names.
+#[derive(State, Clone, Copy, Default)]
+pub struct Renamed {
+    number: i64,
+    total: i64,
+}
+
+/// As `running_count_sum`, with a state whose fields have other names.
+#[pelton::flat_map_groups]
+pub fn rc_renamed<'a>(
+    key: Option<&'a str>,
+    rows: Rows<'_, Event>,
+    state: &mut GroupState<Renamed>,
+    params: &Params,
+) -> Option<Out<'a>> {
+    let had = state.exists();
+    let seen = Seen::of(rows);
+    let old = state.get_option().copied().unwrap_or_default();
+    let totals = seen.added_to(Totals { cnt: old.number, sm: old.total });
+    state.update(Renamed { number: totals.cnt, total: totals.sm });
+    Some(out(key, ("data", seen.rows), totals, had, state, params))
+}
+
+/// Totals with a sum of another type.
+#[derive(State, Clone, Copy, Default)]
+pub struct Retyped {
+    cnt: i64,
+    sm: f64,
+}
+
+/// As `running_count_sum`, with a sum that is a double.
+#[pelton::flat_map_groups]
+pub fn rc_state_double<'a>(
+    key: Option<&'a str>,
+    rows: Rows<'_, Event>,
+    state: &mut GroupState<Retyped>,
+    params: &Params,
+) -> Option<Out<'a>> {
+    let had = state.exists();
+    let seen = Seen::of(rows);
+    let old = state.get_option().copied().unwrap_or_default();
+    let totals = seen.added_to(Totals { cnt: old.cnt, sm: old.sm as i64 });
+    state.update(Retyped { cnt: totals.cnt, sm: totals.sm as f64 });
     Some(out(key, ("data", seen.rows), totals, had, state, params))
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What a function sees of one group.
 pub(crate) struct Seen {
-    pub(crate) key: String,
+    pub(crate) key: Option<String>,
     pub(crate) reason: GroupReason,
     /// Of the column `v`.
     pub(crate) values: Vec<Option<i64>>,
@@ -115,6 +115,7 @@ impl Native {
         let rows = input.offsets[group] as usize..input.offsets[group + 1] as usize;
         let values = input.rows.column(0).as_primitive::<Int64Type>();
         let times = input.rows.column(1).as_primitive::<TimestampMicrosecondType>();
+        let keys = input.keys.column(0).as_string::<i32>();
         let entries = |entries: &pelton_core::StateEntries| {
             let own = entries.offsets[group] as usize..entries.offsets[group + 1] as usize;
             let columns = entries.rows.columns();
@@ -124,7 +125,7 @@ impl Native {
         };
         let own = |timer: &&pelton_core::Timer| timer.group as usize == group;
         Seen {
-            key: input.keys.column(0).as_string::<i32>().value(group).to_owned(),
+            key: keys.is_valid(group).then(|| keys.value(group).to_owned()),
             reason: input.reason,
             values: rows.clone().map(|row| values.is_valid(row).then(|| values.value(row))).collect(),
             latest_ms: rows.filter(|row| times.is_valid(*row)).map(|row| times.value(row) / 1000).max(),

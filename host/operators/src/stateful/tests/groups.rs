@@ -266,7 +266,7 @@ fn timers_fire_one_after_the_other() {
     assert_eq!(extras(&ran(&mut running, 4, &[])), ["a:Some(1) n=4 [90]"]);
     let data = ran(&mut running, 90, &[("a", 0)]);
     assert_eq!(extras(&data)[0], "a:None n=5 [90]");
-    assert_eq!(extras(&data).len(), 5, "{:?}", extras(&data));
+    assert_eq!(extras(&data).len(), 4, "{:?}", extras(&data));
 }
 
 fn versioned(version: u32, value: &str) -> StateVariable {

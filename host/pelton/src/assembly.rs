@@ -26,7 +26,7 @@ use pelton_engine::{
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{Span, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
-use pelton_state::CheckpointedStateStore;
+use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl Assembly {
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let logic_now = logic(&plan, &planned.plugins, &sources)?;
-        let state = state(&recovered, &logic_now).await?;
+        let state = state(file, &recovered, &logic_now).await?;
         let mut query = Query::builder(recovered)
             .logic(logic_now)
             .sink(sink)
@@ -323,13 +323,27 @@ fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Sou
 }
 
 /// The state of the last committed micro-batch, if the query keeps any, or has kept any that is set aside.
-async fn state(recovered: &Recovered, logic: &Logic) -> Result<Option<Box<dyn StateStore>>> {
+async fn state(
+    file: &PipelineFile,
+    recovered: &Recovered,
+    logic: &Logic,
+) -> Result<Option<Box<dyn StateStore>>> {
     let commit = recovered.state_commit()?;
     if logic.dataflow.operators().is_empty() && commit.is_none() {
         return Ok(None);
     }
-    let store = CheckpointedStateStore::open(recovered.checkpoint().state_files(), commit).await?;
+    let files = recovered.checkpoint().state_files();
+    let store = CheckpointedStateStore::open_with(files, commit, state_options(file)).await?;
     Ok(Some(Box::new(store)))
+}
+
+/// What the pipeline file says of the working copy of the state.
+pub(crate) fn state_options(file: &PipelineFile) -> StateOptions {
+    let default = StateOptions::default();
+    StateOptions {
+        memory_bytes_max: file.state.memory.map_or(default.memory_bytes_max, |size| size.0),
+        directory: file.state.directory.as_ref().map_or(default.directory, Into::into),
+    }
 }
 
 /// Where the query is remembered when it runs as the file says.
@@ -351,11 +365,6 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
         .hint(format!("add a line 'checkpoint: ./checkpoints/{}', or run with --batch", file.name.value))),
         None => Ok(None),
     }
-}
-
-/// The checkpoint that a pipeline file names, to be looked at.
-pub(crate) fn checkpoint_tree(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
-    file.checkpoint.as_ref().map(|url| tree(file, url)).transpose()
 }
 
 /// Where dead letters go, if not into the checkpoint.

@@ -20,7 +20,7 @@ pub(crate) fn run(command: &CheckpointCommand) -> Result<()> {
 
 /// The checkpoint of a pipeline file, which must be there.
 pub(super) async fn files_of(file: &PipelineFile) -> Result<Arc<dyn FileManager>> {
-    let Some(files) = assembly::checkpoint_tree(file)? else {
+    let Some(files) = assembly::checkpoint(file)? else {
         let error = Error::invalid(format!("{}: the pipeline file names no checkpoint", file.text().name()));
         return Err(error.hint("the query must have run with `checkpoint:` to have something to show"));
     };

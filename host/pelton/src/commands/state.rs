@@ -98,7 +98,8 @@ async fn open(arguments: &StateArgs) -> Result<Stored> {
         Some(id) => layouts::load(checkpoint.as_ref(), id).await?,
         None => state_layouts(planned.plan())?,
     };
-    let state = CheckpointedStateStore::open(checkpoint.subtree(layout::STATE), Some(state)).await?;
+    let (files, options) = (checkpoint.subtree(layout::STATE), assembly::state_options(file));
+    let state = CheckpointedStateStore::open_with(files, Some(state), options).await?;
     Ok(Stored { planned, batch_id, layouts, state })
 }
 

@@ -1,7 +1,7 @@
 //! Event time and state in a pipeline file: watermarks, deduplication, static tables.
 
 use super::sources::{Format, SchemaSpec};
-use super::values::{Duration, FormatOptions, Spanned, SpannedText};
+use super::values::{ByteSize, Duration, FormatOptions, Spanned, SpannedText};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -21,6 +21,16 @@ pub struct WatermarkSpec {
     /// something to read again. Unless said none is ever idle. Flink's `withIdleness`.
     #[serde(default)]
     pub idle_timeout: Option<Spanned<Duration>>,
+}
+
+/// The working copy of the state: in memory, and on disk what does not fit. The truth is in the checkpoint.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateSpec {
+    /// Memory for the state of this query, for example `2GiB`. Unless said: `1GiB`.
+    pub memory: Option<ByteSize>,
+    /// A directory for what does not fit; it is worth nothing after the run. Unless said: the system's for temporary files.
+    pub directory: Option<String>,
 }
 
 /// Declares the event time of the rows. Spark's `withWatermark`.

@@ -18,7 +18,7 @@ mod values;
 
 pub use document::Document;
 pub use events::{
-    DedupSpec, DedupStep, LatePolicy, MemorySource, TableSpec, WatermarkPolicySpec, WatermarkSpec,
+    DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
 };
 pub use location::SourceText;
@@ -79,6 +79,9 @@ pub struct PipelineFile {
     /// The directory that remembers how far the query has come: a path or an `object_store` URL.
     #[serde(default)]
     pub checkpoint: Option<Spanned<String>>,
+    /// How much memory the state may take, and where it goes beyond that.
+    #[serde(default)]
+    pub state: StateSpec,
     /// How many micro-batches the checkpoint remembers, with their state: at least 2. Spark's
     /// `spark.sql.streaming.minBatchesToRetain`.
     #[serde(default = "min_batches_to_retain")]

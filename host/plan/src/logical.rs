@@ -482,11 +482,11 @@ impl<'a> Resolver<'a> {
         Ok((span, Operation::Sql { kind: "select", text }, self.composed(plan, span)?))
     }
 
-    /// The names of a step's plugin and its function.
-    fn function_name(&self, step: &'a PluginStep) -> Result<(&'a str, &'a str)> {
-        step.plugin.value.split_once('.').ok_or_else(|| {
-            let what = format!("'{}' does not name a function; write plugin.function", step.plugin.value);
-            self.placed(&step.plugin).error(what)
+    /// The names of a plugin and its function: `plugin.function`.
+    fn function_name(&self, named: &'a SpannedText) -> Result<(&'a str, &'a str)> {
+        named.value.split_once('.').ok_or_else(|| {
+            let what = format!("'{}' does not name a function; write plugin.function", named.value);
+            self.placed(named).error(what)
         })
     }
 
@@ -509,12 +509,8 @@ impl<'a> Resolver<'a> {
 
     /// A function as `plugin.function` names it.
     fn plugin_function(&self, named: &'a SpannedText, kind: FunctionKind) -> Result<FunctionRef> {
-        let placed = self.placed(named);
-        let Some((plugin, name)) = named.value.split_once('.') else {
-            let what = format!("'{}' does not name a function; write plugin.function", named.value);
-            return Err(placed.error(what));
-        };
-        self.function(placed, plugin, name, kind)
+        let (plugin, name) = self.function_name(named)?;
+        self.function(self.placed(named), plugin, name, kind)
     }
 
     fn function(&self, at: Placed<'_>, plugin: &str, name: &str, kind: FunctionKind) -> Result<FunctionRef> {

@@ -54,7 +54,7 @@ impl<'a> Resolver<'a> {
     pub(super) fn group_state(&self, step: &'a PluginStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.plugin);
         let input = self.before(step.plugin.span)?;
-        let (plugin, name) = self.function_name(step)?;
+        let (plugin, name) = self.function_name(&step.plugin)?;
         let function = self.stateful_function(step, plugin, name)?;
         let keys = self.group_keys(step, input.schema())?;
         let rows = Arc::new(Schema::new(input.schema().fields().clone()));

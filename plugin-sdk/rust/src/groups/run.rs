@@ -2,7 +2,8 @@
 
 use super::rows::{Reader, Rows};
 use super::timers::Timers;
-use super::variables::{Moment, Variables};
+use super::tuple::Variables;
+use super::variables::Moment;
 use super::{Form, GivenTimer, GroupReply, Groups, Load, Signature, VariableInfo, VariableKind};
 use crate::array::Array;
 use crate::config::Config;

@@ -36,9 +36,6 @@ pub(super) struct Buffer {
     schema: SchemaRef,
 }
 
-/// No key of a buffer begins like that: times and key groups are less.
-const AFTER_ALL: [u8; 9] = [0xff; 9];
-
 /// Buffered rows.
 #[derive(Default)]
 pub(super) struct Stored {

@@ -33,6 +33,17 @@ pub(crate) fn expand(form: Form, attribute: TokenStream, item: TokenStream) -> R
     Ok(quote!(#function #implementation))
 }
 
+/// The function without `#[state(…)]` on its arguments, which only this attribute understands.
+pub(crate) fn without_settings(item: TokenStream) -> TokenStream {
+    let Ok(mut function) = syn::parse2::<ItemFn>(item.clone()) else { return item };
+    for argument in &mut function.sig.inputs {
+        if let FnArg::Typed(argument) = argument {
+            argument.attrs.retain(|attribute| !attribute.path().is_ident("state"));
+        }
+    }
+    function.into_token_stream()
+}
+
 /// `timeout = …` or `time_mode = …`, as an expression of type `TimeMode`.
 fn time_mode(form: Form, attribute: TokenStream) -> Result<TokenStream> {
     let (word, mut found) = (if form == Form::Processor { "time_mode" } else { "timeout" }, None);

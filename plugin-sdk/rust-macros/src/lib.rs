@@ -83,7 +83,7 @@ pub fn derive_state(input: TokenStream) -> TokenStream {
 /// `TimeMode` may use `config`.
 #[proc_macro_attribute]
 pub fn map_groups(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    expanded(groups::expand(groups::Form::MapGroups, attribute.into(), item.clone().into()), item)
+    grouped(groups::Form::MapGroups, attribute, item)
 }
 
 /// A function that makes any number of rows of each group: Spark's `flatMapGroupsWithState`. As `map_groups`, but it
@@ -91,7 +91,7 @@ pub fn map_groups(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// `Result<(), E>`).
 #[proc_macro_attribute]
 pub fn flat_map_groups(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    expanded(groups::expand(groups::Form::FlatMapGroups, attribute.into(), item.clone().into()), item)
+    grouped(groups::Form::FlatMapGroups, attribute, item)
 }
 
 /// A function over groups with several variables and with timers: Spark's `transformWithState`. As `flat_map_groups`,
@@ -105,7 +105,7 @@ pub fn flat_map_groups(attribute: TokenStream, item: TokenStream) -> TokenStream
 /// `time_mode = "processing_time"` or `"event_time"` says what timers are measured by (default `"none"`).
 #[proc_macro_attribute]
 pub fn processor(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    expanded(groups::expand(groups::Form::Processor, attribute.into(), item.clone().into()), item)
+    grouped(groups::Form::Processor, attribute, item)
 }
 
 /// A function that writes rows somewhere: Spark's `foreachBatch`. It takes `Rows<'_, T>` and, if it likes, `BatchPart`,
@@ -118,6 +118,11 @@ pub fn sink(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 fn attributed(form: function::Form, attribute: TokenStream, item: TokenStream) -> TokenStream {
     expanded(function::expand(form, attribute.into(), item.clone().into()), item)
+}
+
+fn grouped(form: groups::Form, attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let plain = groups::without_settings(item.clone().into());
+    expanded(groups::expand(form, attribute.into(), item.into()), plain.into())
 }
 
 fn expanded(expanded: syn::Result<proc_macro2::TokenStream>, original: TokenStream) -> TokenStream {

@@ -29,6 +29,10 @@
 //! | [`macro@filter`] | the same, to a `bool` | also as a `filter` step |
 //! | [`macro@map`] | a row to a row; to an `Option` of one to drop some | a `plugin` step |
 //! | [`macro@flat_map`] | a row to an iterator or `Vec` of rows, or by `&mut Emit<T>` | a `plugin` step |
+//! | [`macro@map_groups`] | the rows of a group and its [`GroupState`] to a row | a `plugin` step with a `key` |
+//! | [`macro@flat_map_groups`] | the same to any number of rows | a `plugin` step with a `key` |
+//! | [`macro@processor`] | the same with several variables and timers | a `plugin` step with a `key` |
+//! | [`macro@sink`] | rows to nothing | the query's `sink` |
 //!
 //! A struct reads the columns that have its fields' names; other columns may be there. `Option` is for nulls: a
 //! null in another field refuses the row. A function that returns `Result` refuses the row with its error; the
@@ -72,10 +76,11 @@ pub use error::Error;
 pub use function::Rejected;
 pub use function::flat_map::Emit;
 pub use groups::group_state::GroupState;
+pub use groups::map_state::MapState;
 pub use groups::rows::Rows;
 pub use groups::state::State;
 pub use groups::timers::{Timer, Timers};
-pub use groups::variables::{ListState, MapState, ValueState, Variable};
+pub use groups::variables::{ListState, ValueState, Variable};
 pub use host::{Level, count, log};
 pub use input::Input;
 pub use json::Json;

@@ -46,6 +46,8 @@ pub(crate) struct Variable {
 /// A `signature`.
 #[derive(Clone)]
 pub(crate) struct Signature {
+    /// Of the manifest: 0 Arrow, 1 JSON.
+    pub(crate) encoding: u8,
     pub(crate) form: u8,
     pub(crate) time_mode: u8,
     pub(crate) output: Vec<u8>,
@@ -148,6 +150,7 @@ pub(crate) fn guest(signature: &Signature, output: &Output, migrated: &[u8]) -> 
     for byte in &image.0 {
         write!(data, "\\{byte:02x}").expect("memory");
     }
+    let encoding = signature.encoding;
     let heap = (ANSWER_AT + image.0.len()).next_multiple_of(16);
     let pages = heap.div_ceil(65_536) + 1;
     format!(
@@ -159,7 +162,7 @@ pub(crate) fn guest(signature: &Signature, output: &Output, migrated: &[u8]) -> 
   (data (i32.const 48) "f")
   (data (i32.const 128) "\30\00\00\00\01\00\00\00\02\00\00\00\00\00\00\00\00\00\00\00")
   (data (i32.const 192)
-    "\10\00\00\00\07\00\00\00\20\00\00\00\05\00\00\00\00\00\00\00\80\00\00\00\01\00\00\00")
+    "\10\00\00\00\07\00\00\00\20\00\00\00\05\00\00\00\{encoding:02x}\00\00\00\80\00\00\00\01\00\00\00")
   (data (i32.const {ANSWER_AT}) "{data}")
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (local $at i32)

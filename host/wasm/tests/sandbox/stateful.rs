@@ -76,6 +76,7 @@ fn variables() -> Vec<Variable> {
 
 fn signature() -> Signature {
     Signature {
+        encoding: 0,
         form: 1,
         time_mode: 2,
         output: schema_message(&schema_of(&[("out", DataType::Int64)])),
@@ -183,6 +184,23 @@ fn an_honest_answer_comes_through() {
     );
     assert_eq!(recent.put.num_rows(), 2);
     assert_eq!((seen.put.num_rows(), seen.remove.num_rows()), (1, 1));
+}
+
+#[test]
+fn a_guest_may_speak_json() {
+    let schema = |field: &str| {
+        let text =
+            r#"{"type":"struct","fields":[{"name":"NAME","type":"long","nullable":true,"metadata":{}}]}"#;
+        text.replace("NAME", field).into_bytes()
+    };
+    let sum = Variable { value: schema("value"), ..variables().remove(0) };
+    let signature = Signature { encoding: 1, output: schema("out"), variables: vec![sum], ..signature() };
+    let put = br#"[{"value":7}]"#.to_vec();
+    let changes = vec![Changes { groups: vec![1], actions: vec![0], put, remove: Vec::new() }];
+    let output = Output { rows: br#"[{"out":1},{"out":null}]"#.to_vec(), changes, ..Output::default() };
+    let answer = answer_with(&signature, &output, limits()).expect("answers");
+    assert_eq!((answer.rows.num_rows(), answer.changes[0].put.num_rows()), (2, 1));
+    assert_eq!(answer.changes[0].put, longs("value", &[7]));
 }
 
 #[test]

@@ -143,11 +143,15 @@ impl<F: Function> Running for Open<F> {
     }
 }
 
+type OpenRows = (Box<dyn Running>, Schema);
+type OpenGroups = (Box<dyn RunningGroups>, Signature);
+type OpenSink = Box<dyn RunningSink>;
+
 /// How a function is opened: with configuration, key and input.
 pub(crate) enum Opener {
-    Rows(fn(&str, &Schema) -> Result<(Box<dyn Running>, Schema), Error>),
-    Groups(fn(&str, &Schema, &Schema) -> Result<(Box<dyn RunningGroups>, Signature), Error>),
-    Sink(fn(&str, &Schema, OutputMode) -> Result<Box<dyn RunningSink>, Error>),
+    Rows(fn(&str, &Schema) -> Result<OpenRows, Error>),
+    Groups(fn(&str, &Schema, &Schema) -> Result<OpenGroups, Error>),
+    Sink(fn(&str, &Schema, OutputMode) -> Result<OpenSink, Error>),
 }
 
 /// A function in a plugin's list.

@@ -6,18 +6,21 @@
 //! | part | is |
 //! |---|---|
 //! | `state` | [`State`]: what can be kept for a group |
-//! | `group_state`, `variables`, `timers` | what a function reads and changes of it |
+//! | `group_state`, `variables`, `map_state`, `timers` | what a function reads and changes of it |
+//! | `tuple` | all variables of a function |
 //! | `written` | changes as the host gets them |
 //! | `rows` | the rows of one group |
 //! | `run` | a call, group by group |
 //! | `session` | a call, behind messages |
 
 pub(crate) mod group_state;
+pub(crate) mod map_state;
 pub(crate) mod rows;
 pub mod run;
 pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod timers;
+pub(crate) mod tuple;
 pub(crate) mod variables;
 pub(crate) mod written;
 

@@ -2,7 +2,8 @@
 
 use super::rows::{Reader, Rows};
 use super::timers::Timers;
-use super::variables::{Moment, Variables};
+use super::tuple::Variables;
+use super::variables::Moment;
 use super::{Form, GivenTimer, GroupReply, Groups, Load, Signature, VariableInfo, VariableKind};
 use crate::array::Array;
 use crate::config::Config;
@@ -14,7 +15,7 @@ use crate::input::{Arguments, Input, Matching, Plan};
 use crate::ipc::Encoder;
 use crate::output::{BuildRow, Output, Row};
 use crate::time::{TimeMode, TimeSpan};
-use crate::types::{DataType, Field, Schema};
+use crate::types::{DataType, Field, Schema, did_you_mean};
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -111,7 +112,8 @@ where
 {
     let unsuitable = Error::Unsuitable;
     let key_plan = K::plan(key, Matching::NameOrOrder).map_err(|e| unsuitable(format!("its key: {e}")))?;
-    let variables = variables::<V>(specs)?;
+    let mut variables = variables::<V>(specs)?;
+    name_key_columns(input, &mut variables)?;
     let reads = reads::<T>(input, &variables);
     let read = Schema::new(reads.iter().map(|at| input.fields[*at].clone()).collect());
     let all = Field::new("", DataType::Struct(input.fields.clone()), false);
@@ -151,17 +153,38 @@ fn variables<V: Variables>(specs: Vec<Spec>) -> Result<Vec<VariableInfo>, Error>
             }
             _ => {}
         }
+        if let Some(twice) = declared.key.iter().find(|k| declared.value.iter().any(|v| v.name == k.name)) {
+            return Err(named(format!("its key and its value both have a field '{}'", twice.name)));
+        }
         Ok(VariableInfo {
             name: spec.name.to_owned(),
             kind: declared.kind,
             key: declared.key,
             value: declared.value,
             version: declared.version,
-            ttl_ms: spec.ttl_ms.map_err(|e| named(e))?,
+            ttl_ms: spec.ttl_ms.map_err(named)?,
             load: spec.load,
         })
     };
     V::declared().into_iter().zip(specs).map(variable).collect()
+}
+
+/// Gives the columns by which maps are loaded the names that they have in the input.
+fn name_key_columns(input: &Schema, variables: &mut [VariableInfo]) -> Result<(), Error> {
+    for variable in variables {
+        let Load::KeyedBy(columns) = &mut variable.load else { continue };
+        for column in columns {
+            let Some(at) = input.index_of(column) else {
+                let near = did_you_mean(column, input.fields.iter().map(|field| field.name.as_str()));
+                let name = &variable.name;
+                return Err(Error::Unsuitable(format!(
+                    "the variable '{name}' is keyed by the column '{column}', which is not there{near}"
+                )));
+            };
+            input.fields[at].name.clone_into(column);
+        }
+    }
+    Ok(())
 }
 
 /// The columns that the rows' type reads, and those by which maps are loaded.

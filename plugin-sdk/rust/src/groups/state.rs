@@ -23,6 +23,11 @@ pub trait State: Output + for<'a> Input<'a> + 'static {
     /// Its fields.
     fn columns() -> Vec<Field>;
 
+    /// Its fields where it is the key of a map.
+    fn key_columns() -> Vec<Field> {
+        Self::columns()
+    }
+
     /// Appends the columns of many values.
     fn write_columns(builder: &Self::Builder, to: &mut Encoder);
 
@@ -105,12 +110,15 @@ pub(crate) fn some_columns<'a>(batch: &Array<'a>, range: std::ops::Range<usize>)
     Array { len: batch.len(), nulls: Nulls::default(), data: Data::Struct(columns) }
 }
 
-/// Single values are stored in one field.
+/// Single values are stored in one field: `value`, or `key` in a map.
 macro_rules! single_values {
     ($([$($generics:tt)*] $rust:ty),+) => {$(
         impl<$($generics)*> State for $rust {
             fn columns() -> Vec<Field> {
                 vec![Self::field("value")]
+            }
+            fn key_columns() -> Vec<Field> {
+                vec![Self::field("key")]
             }
             fn write_columns(builder: &Self::Builder, to: &mut Encoder) {
                 builder.write(to);

@@ -131,7 +131,7 @@ impl<K: State, V: State> WrittenMap<K, V> {
             changes.put.finish(changes.puts);
         }
         if changes.removes > 0 {
-            changes.remove.begin(&Schema::new(K::columns()));
+            changes.remove.begin(&Schema::new(K::key_columns()));
             K::write_columns(&self.removed, &mut changes.remove);
             changes.remove.finish(changes.removes);
         }

@@ -21,6 +21,7 @@
 //! ```
 
 mod groups;
+mod messages;
 mod rows;
 mod sink;
 mod store;

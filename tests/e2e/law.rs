@@ -32,6 +32,7 @@ const RULES: [(&str, &[&str], &str); 15] = [
     ("flights-rust", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("redact", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];
 
 /// Those that may know everyone: the binary hands the engine its parts, the tests test all of it.

@@ -53,6 +53,31 @@ pub(super) const KNOWN: &[Known] = &[
         ],
     },
     Known {
+        id: "07_group_state/event_timeout_without_state",
+        reason: "a group with neither state nor timeout is forgotten; Spark keeps an empty row of it for ever",
+        differences: &[r#"batch 3: state rows: Spark 2, here 1"#],
+    },
+    Known {
+        id: "07c_scala_group_state/remove_then_timeout",
+        reason: "a group with neither state nor timeout is forgotten; Spark keeps an empty row of it for ever",
+        differences: &[r#"batch 3: state rows: Spark 2, here 1"#],
+    },
+    Known {
+        id: "07b_transform_with_state/hdfs_provider_refused",
+        reason: "a limit of one of Spark's state stores; here there is one store, which has all that is needed",
+        differences: &[
+            r#"Spark refuses it: "[UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS] The feature is not supported: Store backend org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider is not supported by TransformWithState operator. Please use RocksDBStateStoreProvider. SQLSTATE: 0A000 SQLSTATE: XXKST""#,
+            r#"Spark runs no batch 0"#,
+        ],
+    },
+    Known {
+        id: "08_chained/aggregate_then_group_state_refused",
+        reason: "only Spark's Python interface refuses it; its Scala interface runs it",
+        differences: &[
+            r#"Spark refuses it: "applyInPandasWithState in append mode is not supported after aggregation on a streaming DataFrame/Dataset""#,
+        ],
+    },
+    Known {
         id: "restart/sources_swapped_union",
         reason: "sources are known by their names and not by their position: nothing was changed",
         differences: &[

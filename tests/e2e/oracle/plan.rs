@@ -20,6 +20,9 @@ pub(super) fn steps(query: &Value) -> Result<Vec<Value>> {
 fn chain(plan: &Value, steps: &mut Vec<Value>) -> Result<()> {
     let op = plan["op"].as_str().context("a plan without an operator")?;
     let is_tree = matches!(op, "join" | "union" | "sql" | "table");
+    if op == "project" && groups::is_group_operator(text(&plan["input"]["left"], "op")) {
+        return join_of_function(plan, steps);
+    }
     // The columns of a join are named above it.
     if is_tree || (op == "project" && plan["input"]["op"] == "join") {
         steps.push(json!({"sql": sql(plan)?}));
@@ -45,6 +48,17 @@ fn chain(plan: &Value, steps: &mut Vec<Value>) -> Result<()> {
         },
         _ => json!({"sql": over(plan, "input")?}),
     });
+    Ok(())
+}
+
+/// A join whose left side is a stateful function over a source: that is a step of its own, and the join reads it.
+fn join_of_function(plan: &Value, steps: &mut Vec<Value>) -> Result<()> {
+    let left = &plan["input"]["left"];
+    steps.push(json!({"sql": sql(&left["input"])?}));
+    steps.push(groups::step(left, steps)?);
+    let mut join = plan.clone();
+    join["input"]["left"] = json!({"op": "source", "stream": "input"});
+    steps.push(json!({"sql": sql(&join)?}));
     Ok(())
 }
 

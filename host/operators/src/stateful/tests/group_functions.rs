@@ -47,6 +47,8 @@ pub(crate) struct Says {
 }
 
 type Body = Box<dyn Fn(&Seen) -> Says + Send + Sync>;
+/// Of a variable: groups, actions, rows to put, keys to remove.
+type Made = (Vec<u32>, Vec<StateAction>, Vec<Vec<i64>>, Vec<Vec<i64>>);
 type Migrate = Box<dyn Fn(u32, &RecordBatch) -> Result<RecordBatch> + Send + Sync>;
 
 /// A function whose variables hold longs.
@@ -154,8 +156,7 @@ impl StatefulFunction for Native {
         let variables = &self.signature.variables;
         let (mut rows, mut rejected, mut timeouts, mut timers) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut made: Vec<(Vec<u32>, Vec<StateAction>, Vec<Vec<i64>>, Vec<Vec<i64>>)> =
-            variables.iter().map(|_| Default::default()).collect();
+        let mut made: Vec<Made> = variables.iter().map(|_| Made::default()).collect();
         for group in 0..input.groups() {
             let says = (self.body)(&self.seen(scope, input, group));
             let at = group as u32;

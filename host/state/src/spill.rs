@@ -224,7 +224,9 @@ impl<'a> Writer<'a> {
     /// Lets what was written count.
     pub(crate) fn finish(mut self) -> Result<()> {
         if self.records == 0 {
-            return Ok(drop(std::fs::remove_file(&self.path)));
+            // Without a key there is nothing that could be taken in. Left behind, it goes with the directory.
+            drop(std::fs::remove_file(&self.path));
+            return Ok(());
         }
         let (spill, family) = (self.spill, self.spill.family(self.shard)?);
         self.file.finish().map_err(|e| spill.failed(&e))?;

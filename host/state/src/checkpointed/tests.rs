@@ -205,6 +205,11 @@ proptest! {
             }
         });
     }
+}
+
+proptest! {
+    // Each case makes some working copies on disk.
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn state_on_disk_is_as_state_in_memory(

@@ -12,13 +12,17 @@ use std::sync::Arc;
 /// Two turns take everything.
 const SHARDS_AT_MOST: usize = 2 * SHARDS;
 
+/// What RocksDB and the work on a micro-batch take however little memory there is.
+const DISK_BYTES: u64 = 24 << 20;
+
 impl Limit {
     /// What entries may take: all of it while nothing is on disk. Then the block cache, compaction and what lies idle
     /// in the allocator have their shares.
     fn memory_max(&self) -> u64 {
+        let all = self.options.memory_bytes_max;
         match self.spill {
-            None => self.options.memory_bytes_max,
-            Some(_) => self.options.memory_bytes_max / 8 * 5,
+            None => all,
+            Some(_) => (all / 8 * 5).saturating_sub(DISK_BYTES).max(all / 4),
         }
     }
 

@@ -101,24 +101,23 @@ impl Table {
 
     /// Applies changes, in order.
     pub(crate) fn apply(&mut self, changes: Vec<StateOp>) -> Result<()> {
-        let ops = changes.iter().map(|change| match change {
-            StateOp::Put(key, value) => (&key[..], Some(&value[..])),
-            StateOp::Remove(key) => (&key[..], None),
-        });
-        let ops: Vec<_> = ops.collect();
-        self.prepare(&ops)?;
-        self.undo.reserve(ops.len());
-        let mut looks = std::mem::take(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let mut undo = Vec::with_capacity(ops.len());
-        for (key, value) in ops {
-            let stored = looks.get(key).and_then(Option::as_deref);
-            undo.push(self.set(key, value, stored));
+        if self.stored.is_some() {
+            let keys = changes.iter().map(|(StateOp::Put(key, _) | StateOp::Remove(key))| &key[..]);
+            self.look(keys.filter(|key| self.entries.get(key).is_none()).collect())?;
         }
-        let keys = changes.into_iter().map(|change| match change {
-            StateOp::Put(key, _) | StateOp::Remove(key) => key,
-        });
-        self.undo.extend(keys.zip(undo));
-        std::mem::swap(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner), &mut looks);
+        let looks = std::mem::take(self.looks.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.undo.reserve(changes.len());
+        for change in changes {
+            let (key, value) = match change {
+                StateOp::Put(key, value) => (key, Some(value)),
+                StateOp::Remove(key) => (key, None),
+            };
+            check_size(&key, value.as_deref().unwrap_or_default())?;
+            let stored = if looks.is_empty() { None } else { looks.get(&key[..]).and_then(Option::as_deref) };
+            let before = self.set(&key, value.as_deref(), stored);
+            self.undo.push((key, before));
+        }
+        *self.looks.get_mut().unwrap_or_else(PoisonError::into_inner) = looks;
         Ok(())
     }
 
@@ -212,23 +211,6 @@ impl Table {
         }
     }
 
-    /// Sees that the keys can be set: they are not too long, and it is known what is on disk of them.
-    fn prepare(&self, ops: &[(&[u8], Option<&[u8]>)]) -> Result<()> {
-        let longest = ops.iter().map(|(key, value)| (key.len(), value.map_or(0, <[u8]>::len)));
-        if let Some((key, value)) =
-            longest.into_iter().find(|(key, value)| *key > KEY_BYTES_MAX || *value > VALUE_BYTES_MAX)
-        {
-            return Err(Error::data(format!(
-                "an entry of state has a key of {key} bytes and a value of {value}"
-            ))
-            .hint("a key may have 256 MiB and a value 1 GiB: keep less under one key"));
-        }
-        if self.stored.is_none() {
-            return Ok(());
-        }
-        self.look(ops.iter().map(|(key, _)| *key).filter(|key| self.entries.get(key).is_none()).collect())
-    }
-
     /// Finds out what is on disk under keys that are not in memory.
     fn look(&self, mut keys: Vec<&[u8]>) -> Result<()> {
         let Some(stored) = &self.stored else { return Ok(()) };
@@ -270,4 +252,16 @@ impl Table {
         self.bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, |before| size(before.as_slice())));
         before
     }
+}
+
+/// Refuses what blocks of entries cannot hold.
+fn check_size(key: &[u8], value: &[u8]) -> Result<()> {
+    let (key, value) = (key.len(), value.len());
+    if key > KEY_BYTES_MAX || value > VALUE_BYTES_MAX {
+        return Err(Error::data(format!(
+            "an entry of state has a key of {key} bytes and a value of {value}"
+        ))
+        .hint("a key may have 256 MiB and a value 1 GiB: keep less under one key"));
+    }
+    Ok(())
 }

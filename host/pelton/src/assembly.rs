@@ -247,7 +247,7 @@ impl Assembly {
         let retain = &file.min_batches_to_retain;
         if retain.value < 2 {
             let what = "the checkpoint must remember at least the last 2 micro-batches";
-            return Err(file.text().error(retain.span, what));
+            return Err(file.text().error(retain.span, what.to_owned()));
         }
         Start { min_batches_to_retain: retain.value, ..start }.recover().await
     }

@@ -1,7 +1,7 @@
 //! Rows of state on stdout: a table for a person, or JSON lines. Used by `pelton state`.
 
 use crate::cli::TableFormat;
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::sink::DrawnTable;
@@ -46,7 +46,7 @@ impl KeyFilter {
                 passing.push(row as u32);
             }
         }
-        Ok(Some(take_record_batch(rows, &passing.into())?))
+        Ok(Some(take_record_batch(rows, &UInt32Array::from(passing))?))
     }
 }
 

@@ -5,7 +5,7 @@ use super::shown::{KeyFilter, Shown};
 use crate::assembly::{self, Assembly, Planned, RunOptions};
 use crate::cli::{StateArgs, StateCommand, StateShowArgs};
 use pelton_checkpoint::{CommitEntry, CommitLog, layout, layouts};
-use pelton_core::{BatchId, Error, FileManager, Result, StateLayout, StateStore};
+use pelton_core::{BatchId, Error, FileManager, Result, StateLayout};
 use pelton_operators::{show_state, state_layouts};
 use pelton_state::CheckpointedStateStore;
 use std::sync::Arc;

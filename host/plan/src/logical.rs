@@ -120,7 +120,7 @@ pub enum Operation {
         transform: Arc<dyn TransformFunction>,
     },
     /// A plugin's stateful function.
-    GroupState(GroupState),
+    GroupState(Box<GroupState>),
     /// Declares the event time.
     Watermark,
     /// Keeps the first row of each key.

@@ -3,6 +3,7 @@
 mod dedup;
 pub(crate) mod group_functions;
 mod groups;
+mod groups_model;
 mod join;
 mod join_model;
 mod limit_and_sort;

@@ -156,7 +156,8 @@ fn type_text(value: &Value) -> String {
         },
         Value::Array(names) => {
             let names = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
-            names.map(|n| type_text(&serde_json::json!({"type": n}))).collect::<Vec<_>>().join(" or ")
+            let one = |name: &str| type_text(&serde_json::json!({"type": name, "items": value["items"]}));
+            names.map(one).collect::<Vec<_>>().join(" or ")
         }
         _ => "any".into(),
     }

@@ -71,16 +71,10 @@ impl<'a> Resolver<'a> {
         let output_mode = self.group_output_mode(step, stateful.signature())?;
         let initial = step.initial_state.as_ref();
         let initial = initial.map(|table| self.initial_state(table, &key_schema, stateful.signature()));
-        let operation = Operation::GroupState(GroupState {
-            function,
-            stateful,
-            keys,
-            output_mode,
-            initial: initial.transpose()?,
-        });
+        let group = GroupState { function, stateful, keys, output_mode, initial: initial.transpose()? };
         let op = StreamOp::GroupState(self.done);
         let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();
-        Ok((step.plugin.span, operation, plan))
+        Ok((step.plugin.span, Operation::GroupState(Box::new(group)), plan))
     }
 
     fn stateful_function(&self, step: &'a PluginStep, plugin: &str, name: &str) -> Result<FunctionRef> {

@@ -5,7 +5,7 @@
 //! table remembers where the index has it, so putting something off writes nothing here: when the earlier time comes,
 //! the entry moves. So a key that is renewed with every row costs one change of its own entry, and none of the index.
 
-use crate::stateful::layout::{sorted_removals, through_time};
+use crate::stateful::layout::{Arena, sorted_order, sorted_removals, through_time};
 use bytes::Bytes;
 use pelton_core::{Result, StateOp, StateShard};
 use pelton_state::{ordered_i64, split_ordered_i64};
@@ -21,8 +21,8 @@ pub(super) struct LazyIndex {
 /// Changes of an index.
 #[derive(Default)]
 pub(super) struct IndexChanges {
-    put: Vec<Bytes>,
-    removed: Vec<Bytes>,
+    put: Arena,
+    removed: Arena,
 }
 
 impl IndexChanges {
@@ -38,23 +38,19 @@ impl IndexChanges {
         match (indexed, due) {
             (Some(indexed), Some(due)) if indexed <= due => return Some(indexed),
             (Some(indexed), None) if !forget => return Some(indexed),
-            (Some(indexed), _) => self.removed.push(entry(indexed, key)),
+            (Some(indexed), _) => self.remove(indexed, key),
             (None, _) => {}
         }
         if let Some(due) = due {
-            self.put.push(entry(due, key));
+            self.put.push(&[&ordered_i64(due), key]);
         }
         due
     }
 
     /// Takes an entry out.
     pub(super) fn remove(&mut self, indexed: i64, key: &[u8]) {
-        self.removed.push(entry(indexed, key));
+        self.removed.push(&[&ordered_i64(indexed), key]);
     }
-}
-
-fn entry(time: i64, key: &[u8]) -> Bytes {
-    [&ordered_i64(time)[..], key].concat().into()
 }
 
 impl LazyIndex {
@@ -63,10 +59,10 @@ impl LazyIndex {
     }
 
     pub(super) fn apply(&self, changes: IndexChanges, state: &mut dyn StateShard) -> Result<()> {
-        let mut ops = sorted_removals(&changes.removed);
-        let mut put = changes.put;
-        put.sort_unstable();
-        ops.extend(put.into_iter().map(|key| StateOp::Put(key, Bytes::new())));
+        let mut ops = sorted_removals(&changes.removed.finish());
+        let put = changes.put.finish();
+        let sorted = sorted_order(&put).into_iter().map(|at| put[at as usize].clone());
+        ops.extend(sorted.map(|key| StateOp::Put(key, Bytes::new())));
         if ops.is_empty() { Ok(()) } else { state.apply(&self.table, ops) }
     }
 

@@ -65,6 +65,10 @@ fn codec(schema: &SchemaRef) -> Result<RowCodec> {
     RowCodec::new(schema.fields().iter().map(|field| field.data_type().clone()).collect())
 }
 
+fn number_of(value: &Bytes) -> Option<u16> {
+    value.first_chunk::<NUMBER>().map(|number| u16::from_be_bytes(*number))
+}
+
 impl Variable {
     /// A variable of the operator's function.
     pub(super) fn new(position: usize, declared: &StateVariable, operator: &str) -> Result<Self> {
@@ -192,6 +196,11 @@ impl Variable {
         self.values.decode(values.map(|value| value.get(NUMBER..).unwrap_or_default()))
     }
 
+    /// Whether values are of the schema that the function has now.
+    pub(super) fn are_current<'a>(known: &Known, mut values: impl Iterator<Item = &'a Bytes>) -> bool {
+        values.all(|value| number_of(value) == known.current)
+    }
+
     /// Makes values of older schemas fit. `keys` are the encoded keys of a map's entries, one for each value.
     pub(super) fn upgrade(
         &self,
@@ -202,13 +211,12 @@ impl Variable {
         state: &mut dyn StateShard,
     ) -> Result<()> {
         let current = known.current;
-        let number = |value: &Bytes| value.first_chunk::<NUMBER>().map(|number| u16::from_be_bytes(*number));
-        if values.iter().all(|value| number(value) == current) {
+        if Self::are_current(known, values.iter()) {
             return Ok(());
         }
         let mut by_number: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (at, value) in values.iter().enumerate() {
-            let number = number(value).ok_or_else(|| self.damaged("a value"))?;
+            let number = number_of(value).ok_or_else(|| self.damaged("a value"))?;
             if Some(number) != current {
                 by_number.entry(number).or_default().push(at);
             }

@@ -23,7 +23,6 @@ use pelton_core::{
     GroupInput, GroupOutput, GroupReason, Result, StateAction, StateChanges, StateEntries, StateOp,
     StateShard, TimeMode,
 };
-use std::ops::Range;
 
 /// See the module.
 pub(super) struct Timeouts {
@@ -97,9 +96,11 @@ impl Timeouts {
                 let value = entries[group - start].value.as_ref().map_or(0, Bytes::len);
                 (rows, rows * row_bytes + value + groups.keys[group].len())
             };
-            for range in call::cut(window, size) {
+            let cuts = call::cut(window, size);
+            let mut left = entries.into_iter();
+            for range in cuts {
                 let input = self.caller.data(groups, &range)?;
-                let entries = &entries[range.start - start..range.end - start];
+                let entries = left.by_ref().take(range.len()).collect();
                 let place = Some((groups, groups.rows_before(range.start)));
                 self.call(&mut shard, input, &groups.keys[range.clone()], entries, place)?;
             }
@@ -142,7 +143,9 @@ impl Timeouts {
         let found = shard.state.get_many(&self.table, &asked)?;
         let entry = |found: &Option<Bytes>| Entry::read(found.as_ref(), &self.table);
         let mut entries = found.iter().map(entry).collect::<Result<Vec<_>>>()?;
-        if let (Some(variable), Some(known)) = (&self.variable, &mut shard.known) {
+        if let (Some(variable), Some(known)) = (&self.variable, &mut shard.known)
+            && !Variable::are_current(known, entries.iter().filter_map(|entry| entry.value.as_ref()))
+        {
             let mut values: Vec<Bytes> = entries.iter().filter_map(|entry| entry.value.clone()).collect();
             let function = self.caller.stateful().as_ref();
             variable.upgrade(known, function, &[], &mut values, shard.state)?;
@@ -158,19 +161,18 @@ impl Timeouts {
         shard: &mut Shard<'_, '_>,
         mut input: GroupInput,
         keys: &[Bytes],
-        entries: &[Entry],
+        mut entries: Vec<Entry>,
         place: Option<(&Grouped<'_>, usize)>,
     ) -> Result<()> {
         if let Some(variable) = &self.variable {
-            input.state = vec![state_of(variable, entries)?];
+            input.state = vec![state_of(variable, &entries)?];
         }
         let output = shard.calls.make(&input, place)?;
         self.check_timeouts(shard, &input, &output)?;
-        let mut new: Vec<Entry> = entries.to_vec();
-        let changed = self.changed_values(shard, &output, &mut new)?;
-        new.iter_mut().for_each(|entry| entry.time = None);
-        output.timeouts.iter().for_each(|(group, at)| new[*group as usize].time = Some(*at));
-        self.keep(shard, keys, entries, new, &changed)
+        let changed = self.changed_values(shard, &output, &mut entries)?;
+        let mut timeouts = vec![None; entries.len()];
+        output.timeouts.iter().for_each(|(group, at)| timeouts[*group as usize] = Some(*at));
+        self.keep(shard, keys, entries, &timeouts, &changed)
     }
 
     fn check_timeouts(&self, shard: &Shard<'_, '_>, input: &GroupInput, output: &GroupOutput) -> Result<()> {
@@ -224,30 +226,31 @@ impl Timeouts {
         Ok(changed)
     }
 
+    /// Writes down what groups have now: the values of the entries, and these timeouts.
     fn keep(
         &self,
         shard: &mut Shard<'_, '_>,
         keys: &[Bytes],
-        old: &[Entry],
-        new: Vec<Entry>,
+        entries: Vec<Entry>,
+        timeouts: &[Option<i64>],
         changed: &[bool],
     ) -> Result<()> {
-        let (mut put, mut removed) = (Vec::new(), Vec::new());
+        let (mut put, mut removed) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut index = IndexChanges::default();
-        let mut values = Arena::with_capacity(new.len(), 40);
-        for (group, mut entry) in new.into_iter().enumerate() {
-            let (key, old) = (&keys[group], &old[group]);
-            let is_gone = entry.value.is_none() && entry.time.is_none();
-            entry.indexed = index.set(key, entry.indexed, entry.time, is_gone);
+        let mut values = Arena::with_capacity(entries.len(), 40);
+        for (group, mut entry) in entries.into_iter().enumerate() {
+            let (key, timeout) = (&keys[group], timeouts[group]);
+            let is_gone = entry.value.is_none() && timeout.is_none();
+            let indexed = index.set(key, entry.indexed, timeout, is_gone);
             if is_gone {
-                if old.is_stored {
+                if entry.is_stored {
                     removed.push(StateOp::Remove(key.clone()));
                 }
-            } else if !old.is_stored
-                || changed[group]
-                || old.time != entry.time
-                || old.indexed != entry.indexed
-            {
+                continue;
+            }
+            let is_same = entry.is_stored && entry.time == timeout && entry.indexed == indexed;
+            if !is_same || changed[group] {
+                (entry.time, entry.indexed) = (timeout, indexed);
                 entry.write(&mut values);
                 put.push(key.clone());
             }
@@ -308,9 +311,12 @@ impl Timeouts {
         let (keys, entries) = due;
         let size =
             |group: usize| (0, keys[group].len() + entries[group].value.as_ref().map_or(0, Bytes::len));
-        for Range { start, end } in call::cut(0..keys.len(), size) {
-            let input = self.caller.without_rows(GroupReason::Timeout, &keys[start..end])?;
-            self.call(shard, input, &keys[start..end], &entries[start..end], None)?;
+        let cuts = call::cut(0..keys.len(), size);
+        let mut left = entries.into_iter();
+        for range in cuts {
+            let input = self.caller.without_rows(GroupReason::Timeout, &keys[range.clone()])?;
+            let entries = left.by_ref().take(range.len()).collect();
+            self.call(shard, input, &keys[range], entries, None)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ fn input() -> SchemaRef {
     schema(COLUMNS)
 }
 
-fn operator(function: Native) -> Groups {
+pub(super) fn operator(function: Native) -> Groups {
     let signature = function.signature().clone();
     let function_ref =
         FunctionRef { plugin: "p".into(), function: "f".into(), digest: PluginDigest("d".repeat(64)) };

@@ -57,7 +57,7 @@ pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -
         if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
             let near = did_you_mean(unknown, known.iter().copied());
             return Err(Error::invalid(format!("no operator '{unknown}' keeps state{near}"))
-                .hint(format!("those that do: {}", known.join(", "))));
+                .hint("`pelton state ls` lists them"));
         }
     }
     let mut carried = Carried::default();

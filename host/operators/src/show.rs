@@ -19,12 +19,12 @@ pub fn show_state(
 ) -> Result<()> {
     let Some(node) = plan.nodes.iter().find(|node| node.name == name) else {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
-        let known = match names.is_empty() {
-            true => "the query keeps no state".to_owned(),
-            false => format!("its operators: {}", names.join(", ")),
+        let near = match names.is_empty() {
+            true => "; it has none".to_owned(),
+            false => did_you_mean(name, names.iter().copied()),
         };
-        let near = did_you_mean(name, names.iter().copied());
-        return Err(Error::invalid(format!("the query has no stateful operator '{name}'{near}")).hint(known));
+        return Err(Error::invalid(format!("the query has no stateful operator '{name}'{near}"))
+            .hint("`pelton state ls` lists them"));
     };
     let operator = operator(node)?;
     for shard in state.shards() {

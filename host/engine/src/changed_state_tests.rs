@@ -188,7 +188,7 @@ async fn a_reset_names_operators_that_are_there_and_waits_for_a_rerun() {
     let mut test = test();
     test.run([StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream]).await.unwrap();
     test.reset_state(reset(&["count"]));
-    let unknown = "no operator 'count' keeps state (did you mean 'counts'?)";
+    let unknown = "no operator 'count' keeps state; did you mean 'counts'?";
     test.run([ExpectFailure(ErrorKind::Invalid, unknown)]).await.unwrap();
     test.reset_state(ResetState::Nothing);
     let died = ExpectFailure(ErrorKind::Unavailable, "");

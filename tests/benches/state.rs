@@ -1,7 +1,11 @@
 //! `cargo xtask bench state`: a count and a sum by user in user code, in Wasm, with a timeout, from files to files with a
 //! durable checkpoint; beside it the same by the native operator. Users uniform and Zipf, from a thousand to ten million.
 //! Then what small micro-batches cost on the state that is there, what they write, and how long a restart takes.
-#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, and reads the clock"
+)]
 
 use anyhow::{Context, Result};
 use pelton_tests::{BID_SCHEMA, BidFormat, Pelton, plugin, target_folder, write_bids};

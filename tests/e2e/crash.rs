@@ -43,6 +43,7 @@ fn a_hundred_kills_change_no_byte_of_what_state_and_timeouts_give() -> Result<()
 }
 
 /// Kills in all, over as many runs from nothing as it takes.
+#[allow(clippy::print_stdout, reason = "who soaks wants to know")]
 fn kills_change_nothing(case: Case, kills_max: usize, files_min: usize) -> Result<()> {
     // The first run may have to compile the plugin.
     case(tempfile::tempdir()?.path())?.succeed()?;

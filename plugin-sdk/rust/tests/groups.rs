@@ -1,4 +1,5 @@
 //! Functions over groups, driven by script as the host drives them.
+#![allow(clippy::unwrap_used)]
 
 use pelton::testing::groups;
 use pelton::{

@@ -40,7 +40,10 @@ impl KeyFilter {
             let json = row_json(rows, row, Nulls::Written)?;
             let has = |(name, value): &(String, String)| match &json[name] {
                 Value::String(text) => text == value,
-                other => other.to_string() == *value,
+                other => {
+                    let text = other.to_string();
+                    text == *value
+                }
             };
             if self.0.iter().all(has) {
                 passing.push(row as u32);

@@ -39,7 +39,7 @@ impl CopyEncoder {
 
     /// The lines of a batch. `first` is the number of its first row.
     fn encode(&self, batch: &RecordBatch, first: u64) -> Result<Bytes> {
-        for nth in self.not_null.iter().filter(|nth| batch.column(**nth).null_count() > 0) {
+        if let Some(nth) = self.not_null.iter().find(|nth| batch.column(**nth).null_count() > 0) {
             return Err(Error::data(format!(
                 "the key column '{}' is null, and the table's unique constraint takes any two nulls for different",
                 self.names[*nth]

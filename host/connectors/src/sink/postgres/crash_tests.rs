@@ -1,4 +1,5 @@
 //! The PostgreSQL sink in bad weather: the connection breaks at every message, runs die, the server dies, two run at once.
+#![allow(clippy::unwrap_used, reason = "a test ends where something goes wrong")]
 
 use super::proxy::{Cut, Proxy};
 use super::tests::{context, hurried, info, options, pairs};

@@ -1,4 +1,5 @@
 //! A way to the tests' server that breaks where a test says: the counterpart of `FaultyFiles` for a connection.
+#![allow(clippy::unwrap_used, reason = "a test ends where something goes wrong")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

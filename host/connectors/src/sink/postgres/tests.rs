@@ -1,4 +1,5 @@
 //! The PostgreSQL sink over a real server: what arrives in a table, and what is refused before anything is written.
+#![allow(clippy::unwrap_used, reason = "a test ends where something goes wrong")]
 
 use super::*;
 use crate::sink::file::test_rows::{batch_info, stream};

@@ -25,7 +25,6 @@
 
 mod file;
 mod prefetch;
-mod reader;
 mod restore;
 mod retain;
 mod section;
@@ -41,7 +40,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use file::{Header, Link, Position};
 use pelton_core::{BatchId, Error, FileManager, Result, StateCommit, StateShard, StateStore};
-pub use reader::StateReader;
 use retain::Needs;
 use section::Section;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Stores for the state of stateful operators, behind [`pelton_core::StateStore`], and the encoding of what they hold.
 //!
 //! Stands on `core` alone. [`CheckpointedStateStore`] keeps a working copy in memory, what does not fit there on local
-//! disk, and the truth in the checkpoint, where [`StateReader`] looks it up for people.
+//! disk, and the truth in the checkpoint, where another one may look at an earlier micro-batch meanwhile.
 //! [`MemoryStateStore`] dies with the process: it serves tests and runs without a checkpoint. [`RowCodec`] makes bytes
 //! of rows.
 
@@ -17,7 +17,7 @@ mod tables;
 mod threads;
 mod varint;
 
-pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX, StateReader};
+pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX};
 pub use memory::MemoryStateStore;
 pub use options::StateOptions;
 pub use rows::{EncodedRows, RowCodec, group_of_hash, key_group, key_hash, ordered_i64, split_ordered_i64};

@@ -7,6 +7,7 @@ mod basics;
 mod explain;
 mod pipe;
 mod scaffold;
+mod state;
 mod testing;
 
 /// Runs it, and expects this exit code and these words on stderr.

@@ -102,6 +102,21 @@ fn malformed_lines_go_to_the_dead_letters_and_harm_no_neighbour() -> Result<()> 
 }
 
 #[test]
+fn users_who_pass_a_limit_are_told_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let input = folder.path().join("input");
+    in_order("transactions", &input)?;
+    let printed = run("04-credit-limits/alerts.yaml", folder.path())?
+        .set("sources.transactions.path", &input)
+        .arg("--plugin")
+        .arg(format!("totals={}", plugin("running-total.wasm")?.display()))
+        .succeed()?
+        .stdout;
+    let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+    same_as(&lines, "examples/04-credit-limits/expected-alerts.jsonl")
+}
+
+#[test]
 fn transactions_come_out_in_each_output_mode_as_it_gives_them() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (input, output) = (folder.path().join("input"), folder.path().join("output"));

@@ -185,3 +185,25 @@ fn a_plugin_that_never_ends_ends_its_query_alone() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_sink_function_gets_the_rows_and_its_refusal_ends_the_query_with_its_words() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let rest = |argument: &str| -> Result<String> {
+        Ok(format!(
+            "plugins: {{bench: '{}'}}\nsteps: [{{select: ['{argument} AS a']}}]\nsink: {{connector: plugin, plugin: \
+             bench.swallow}}",
+            plugin("bench.wasm")?.display()
+        ))
+    };
+    let good = pipeline(folder.path(), "good", &rest("n")?)?;
+    let finished = run(&good)?.args(["--trigger", "available_now", "--summary", "json"]).succeed()?;
+    ensure!(finished.stderr.contains("\"rows_out\":30"), "{}", finished.stderr);
+    let bad = pipeline(folder.path(), "bad", &rest("n - 25")?)?;
+    let finished = run(&bad)?.args(["--trigger", "available_now"]).output()?;
+    refused(&finished, 1, &["bench", "swallow", "-25 is negative"])?;
+    // After a way out the micro-batch comes again, with the function as it is.
+    let again = run(&bad)?.args(["--trigger", "available_now"]).output()?;
+    refused(&again, 1, &["-25 is negative"])
+}

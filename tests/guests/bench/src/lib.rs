@@ -134,4 +134,21 @@ pub fn paid_by_user(
     Ok(Some(UserTotal { user, n: sum.n, total: sum.total }))
 }
 
-pelton::plugin!(functions: [identity, add, priced, count_sum, paid_by_user]);
+/// A number.
+#[derive(Row)]
+pub struct Number {
+    a: i64,
+}
+
+/// Takes rows as long as no number is negative.
+#[pelton::sink]
+pub fn swallow(numbers: Rows<'_, Number>) -> Result<(), String> {
+    for number in numbers {
+        if number.a < 0 {
+            return Err(format!("{} is negative", number.a));
+        }
+    }
+    Ok(())
+}
+
+pelton::plugin!(functions: [identity, add, priced, count_sum, paid_by_user, swallow]);

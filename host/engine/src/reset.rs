@@ -19,7 +19,8 @@ pub enum ResetState {
     /// None.
     #[default]
     Nothing,
-    /// These, by name. One that the pipeline no longer has is let go: its state is set aside.
+    /// These, by name. One that the pipeline no longer has is let go: its state is set aside, and dropped when it is named
+    /// again.
     Operators(BTreeSet<String>),
     /// All: the query goes on from its offsets as if it had kept nothing.
     Everything,
@@ -45,7 +46,8 @@ pub(crate) struct Carried {
     pub(crate) now: Vec<StateLayout>,
     /// Those whose state stays aside.
     pub(crate) aside: Vec<StateLayout>,
-    /// Those of the pipeline that begin with empty state.
+    /// Those whose tables are emptied: of the pipeline those that begin with empty state, and what was set aside and
+    /// goes.
     pub(crate) anew: Vec<String>,
 }
 
@@ -64,6 +66,8 @@ pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -
     for layout in then {
         let stays = now.iter().any(|now| now.name == layout.name);
         match reset.names(&layout.name) {
+            // Named once it is set aside, named again it goes.
+            true if !stays && layout.set_aside => carried.anew.push(layout.name.clone()),
             _ if !stays && (layout.set_aside || reset.names(&layout.name)) => {
                 carried.aside.push(StateLayout { set_aside: true, ..layout.clone() });
             }

@@ -11,14 +11,16 @@
 //! hold at most about six times the bytes of the state, and are at most three times [`SWEEP_FILES_MAX`].
 //!
 //! Each file names the one before it, with a checksum, and the commit names the last: a file that no such chain
-//! leads to counts for nothing, whatever its name. A rerun of a micro-batch replaces its file by the same bytes.
+//! leads to counts for nothing, whatever its name. A rerun of a micro-batch replaces its file by one that says
+//! the same.
 //!
 //! A damaged piece of a sweep loses nothing: the sweep before it takes its place. Damaged changes, or a file that is
 //! missing, are an error that says which tables and micro-batches it is about.
 //!
 //! # How it is worked with
 //! All entries are in memory as long as [`StateOptions::memory_bytes_max`] suffices; beyond that a part of them is on
-//! local disk. Neither the files nor their number show which.
+//! local disk. What a file says is the same either way; how it says it (which ranges of keys were removed, how long the
+//! piece of the sweep is) may differ.
 //!
 //! Called by the engine through the port. Never reads the state as a whole but on opening; never deletes what a
 //! retained commit needs.

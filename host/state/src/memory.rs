@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use pelton_core::{BatchId, Error, Result, StateCommit, StateShard, StateStore};
 use std::collections::BTreeSet;
 
-/// A [`StateStore`] over ordered maps. Nothing of it outlives the process.
+/// A [`StateStore`] without files. Nothing of it outlives the process.
 #[derive(Debug, Default)]
 pub struct MemoryStateStore {
     tables: Tables,

@@ -40,7 +40,7 @@ pub struct Limits {
     pub schema_depth: usize,
     /// Variables of a stateful function. Default 64.
     pub variables: usize,
-    /// Changes of timers that one call may answer. Default 1,048,576.
+    /// Changes of timers that one call may answer. Default 65,536.
     pub timers: usize,
 }
 
@@ -64,7 +64,7 @@ impl Default for Limits {
             schema_columns: 4_096,
             schema_depth: 16,
             variables: 64,
-            timers: 1 << 20,
+            timers: 1 << 16,
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct First {
 }
 
 /// Lets the first row of each id through, for each key.
-#[pelton::processor(time_mode = "processing_time")]
+#[pelton::processor]
 pub fn dedup_key(
     key: &str,
     rows: Rows<'_, Incoming<'_>>,

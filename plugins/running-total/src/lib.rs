@@ -81,9 +81,12 @@ pub fn running_total<'a>(
         state.remove();
         return Ok(None);
     }
+    let span = settings.reset_after()?;
     let before = state.get_option().copied();
     let mut now = before;
     for payment in payments {
+        // A key with rows is not called for its timeout: what is over begins anew here, whatever the micro-batches.
+        now = now.filter(|total| span.is_none_or(|span| payment.ts < total.since + span));
         let total = now.get_or_insert(Total { total: Decimal(0), payments: 0, since: payment.ts });
         total.total = Decimal(total.total.0.saturating_add(payment.amount.0));
         total.payments += 1;
@@ -91,12 +94,13 @@ pub fn running_total<'a>(
     }
     let Some(now) = now else { return Ok(None) };
     state.update(now);
-    if let Some(span) = settings.reset_after()? {
+    if let Some(span) = span {
         // A row may be so late that its total is over already; it is then over with the next watermark.
         state.set_timeout_timestamp((now.since + span).max(state.current_watermark()))?;
     }
     let is_over = |total: &Total| settings.limit().is_some_and(|limit| total.total.0 > limit);
-    let passed = is_over(&now) && !before.as_ref().is_some_and(is_over);
+    let goes_on = before.filter(|before| before.since == now.since || before.since > now.since);
+    let passed = is_over(&now) && !goes_on.as_ref().is_some_and(is_over);
     let Total { total, payments, since } = now;
     let standing = Standing { key, total, payments, since, over_limit: is_over(&now) };
     Ok((passed || !settings.alerts_only).then_some(standing))
@@ -163,6 +167,17 @@ mod tests {
         assert_eq!(totals(&script.watermark(at(61)).no_rows()?)?, []);
         assert_eq!(script.groups(), 0);
         assert_eq!(totals(&script.rows([paid("ann", 1, 62)])?)?, [(1, 1, false)]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_key_that_is_always_busy_begins_anew_all_the_same() -> Result<(), Error> {
+        let mut script =
+            testing::groups::<running_total>(&["key"]).config(r#"{"reset_after": "1 hour", "limit": 5}"#);
+        assert_eq!(totals(&script.rows([paid("ann", 400, 0), paid("ann", 200, 59)])?)?, [(600, 2, true)]);
+        script.watermark(at(59));
+        assert_eq!(totals(&script.rows([paid("ann", 300, 60)])?)?, [(300, 1, false)]);
+        assert_eq!(totals(&script.rows([paid("ann", 300, 61), paid("ann", 100, 120)])?)?, [(100, 1, false)]);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Rows with the bytes of their keys: made in an operator's first half, shared by the pieces of all shards.
 //!
-//! Used by deduplication and joins. Rows are not moved until it is known which of them go on.
+//! Used by deduplication, joins and functions over groups. Rows are not moved until it is known which of them go on.
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::interleave;

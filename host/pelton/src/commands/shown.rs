@@ -23,6 +23,10 @@ impl KeyFilter {
         Self(columns.to_vec())
     }
 
+    fn fits(&self, rows: &RecordBatch) -> bool {
+        self.0.iter().all(|(name, _)| rows.schema_ref().index_of(name).is_ok())
+    }
+
     /// The rows that pass.
     fn rows(&self, rows: &RecordBatch) -> Result<Option<RecordBatch>> {
         if self.0.is_empty() {
@@ -70,8 +74,11 @@ impl Shown {
         Self { format, limit: limit.unwrap_or(all), filter, table: None, given: 0 }
     }
 
-    /// Takes rows of a part of an operator.
+    /// Takes rows of a part of an operator. Of several parts those without a column that is asked for are left out.
     pub(super) fn rows(&mut self, part: &str, rows: &RecordBatch) -> Result<()> {
+        if !part.is_empty() && !self.filter.fits(rows) {
+            return Ok(());
+        }
         let passing = self.filter.rows(rows)?;
         let rows = passing.as_ref().unwrap_or(rows);
         match self.format {

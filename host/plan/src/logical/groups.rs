@@ -191,13 +191,37 @@ fn table_column(
     let (is, wanted_type) = (field.data_type(), wanted.data_type());
     let expr = match () {
         () if is == wanted_type => expr,
-        () if is.is_numeric() && wanted_type.is_numeric() => cast(expr, wanted_type.clone()),
+        () if is_wider(wanted_type, is) => cast(expr, wanted_type.clone()),
         () if matches!((is, wanted_type), (DataType::Timestamp(..), DataType::Timestamp(..))) => {
             cast(expr, wanted_type.clone())
         }
         () => return None,
     };
     Some(expr.alias(wanted.name()))
+}
+
+/// Whether a type of numbers holds every number of another one.
+fn is_wider(wide: &DataType, narrow: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Int8, Int16, Int32, Int64};
+    let digits = |integer: &DataType| match integer {
+        Int8 => Some(3),
+        Int16 => Some(5),
+        Int32 => Some(10),
+        Int64 => Some(19),
+        _ => None,
+    };
+    match (wide, narrow) {
+        (Int16 | Int32 | Int64, Int8) | (Int32 | Int64, Int16) | (Int64, Int32) => true,
+        (Float64, Float32 | Int8 | Int16 | Int32) | (Float32, Int8 | Int16) => true,
+        (Decimal128(wide, wide_scale), Decimal128(narrow, narrow_scale)) => {
+            let whole = |precision: &u8, scale: &i8| i16::from(*precision) - i16::from(*scale);
+            wide_scale >= narrow_scale && whole(wide, wide_scale) >= whole(narrow, narrow_scale)
+        }
+        (Decimal128(precision, scale), integer) => {
+            digits(integer).is_some_and(|digits| i16::from(*precision) - i16::from(*scale) >= digits)
+        }
+        _ => false,
+    }
 }
 
 /// What of a signature cannot be served.

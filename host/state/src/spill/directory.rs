@@ -1,7 +1,8 @@
 //! The directory of a working copy: one for each open store, gone when the store is. Called when state outgrows memory.
 //!
 //! A process that died has left its own behind: whoever makes the next one for the same query removes it. A lock on a
-//! file in the directory tells the living from the dead.
+//! file in the directory tells the living from the dead. Only its owner may look into one; what is no directory (a link,
+//! say), or one of somebody else, is left alone.
 
 use pelton_core::{Error, Result};
 use std::fs::{self, File};
@@ -56,7 +57,12 @@ fn make(parent: &Path, name: &str) -> io::Result<Directory> {
             break;
         }
         // Locked by nobody: new, or of a process that is dead.
-        let Some(lock) = lock(&path)? else { continue };
+        let lock = match lock(&path) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => continue,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => continue,
+            Err(e) => return Err(e),
+        };
         if made.is_none() {
             empty(&path)?;
             made = Some(Directory { path, _lock: lock });
@@ -70,7 +76,16 @@ fn make(parent: &Path, name: &str) -> io::Result<Directory> {
 /// Takes a directory, made if there is none, unless another store has it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let taken = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-    let opened = fs::create_dir_all(path).and_then(|()| File::create(path.join(LOCK)));
+    match private().create(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let there = fs::symlink_metadata(path);
+            if !there.as_ref().is_ok_and(is_ours) {
+                return Ok(None);
+            }
+        }
+        made => made?,
+    }
+    let opened = lock_file(&path.join(LOCK));
     let file = match opened {
         Ok(file) => file,
         // Somebody removes it at this moment.
@@ -82,6 +97,32 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(e)) => Err(e),
     }
+}
+
+/// Makes a directory that must be new, for its owner alone.
+fn private() -> fs::DirBuilder {
+    #[allow(unused_mut, reason = "other systems have no modes")]
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Whether it is a directory that only its owner may use. (Another user's could not be entered, then.)
+fn is_ours(there: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    let is_private = std::os::unix::fs::PermissionsExt::mode(&there.permissions()) & 0o077 == 0;
+    #[cfg(not(unix))]
+    let is_private = true;
+    there.file_type().is_dir() && is_private
+}
+
+/// Opens or makes a file; never one behind a link.
+fn lock_file(path: &Path) -> io::Result<File> {
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_file()) {
+        return Err(io::Error::other(format!("{} is no file", path.display())));
+    }
+    File::options().write(true).create(true).truncate(false).open(path)
 }
 
 fn empty(path: &Path) -> io::Result<()> {
@@ -117,12 +158,24 @@ mod tests {
         let left = parent
             .join(second.path().file_name().unwrap())
             .with_file_name(second.path().file_name().unwrap().to_str().unwrap().replace("-1", "-2"));
-        fs::create_dir_all(left.join("rocksdb")).unwrap();
+        private().create(&left).unwrap();
+        fs::create_dir(left.join("rocksdb")).unwrap();
+        // What is not ours.
+        let foreign = parent.join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("kept"), "").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(
+            &foreign,
+            left.with_file_name(left.file_name().unwrap().to_str().unwrap().replace("-2", "-3")),
+        )
+        .unwrap();
         drop(first);
         let third = Directory::make(&parent, "query").unwrap();
         assert!(!left.exists() && third.path().exists() && second.path().exists());
         drop((second, third, other));
-        assert_eq!(names(), Vec::<String>::new());
+        assert!(foreign.join("kept").exists(), "nothing is removed behind a link");
+        assert!(names().iter().all(|name| name == "foreign" || name.ends_with("-3")), "{:?}", names());
         fs::remove_dir_all(parent).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 //! number, in the state itself.
 //!
 //! So an entry of an older function is known as such when it is read, is made to fit then, and is stored anew when it
-//! is next written; and state can be shown without the plugin. The table `schemas` of a shard is
+//! is next written. The table `schemas` of a shard is
 //! `[variable's name][0][number: 2 bytes]` → JSON with `version`, `key` and `value` (Spark's JSON of schemas).
 //!
 //! | the stored schema | its entries |

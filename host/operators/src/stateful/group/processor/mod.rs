@@ -24,7 +24,7 @@ use crate::stateful::{ShardOutput, Shown};
 use bytes::Bytes;
 use pelton_core::{Error, GroupInput, GroupOutput, GroupReason, Result, StateShard, TimeMode};
 use std::ops::Range;
-use timers::{TimerSet, Timers};
+use timers::{TIMERS_MAX, TimerSet, Timers};
 use variable::Stored;
 
 /// The bytes of state that a call is given, unless one group alone has more.
@@ -190,7 +190,12 @@ impl Processor {
         let output = shard.calls.make(&input, place)?;
         self.keep(shard, &called, &input, &output)?;
         for change in output.timers {
-            called.sets[change.group as usize].change(change);
+            let set = &mut called.sets[change.group as usize];
+            set.change(change);
+            if set.is_too_large() {
+                let what = format!("sets more than {TIMERS_MAX} timers of one group at a time");
+                return Err(shard.calls.wrong(what));
+            }
         }
         Ok(())
     }

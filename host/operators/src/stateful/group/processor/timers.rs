@@ -16,6 +16,9 @@ use bytes::Bytes;
 use pelton_core::{GroupInput, Result, StateOp, StateShard, Timer, TimerChange};
 use std::sync::Arc;
 
+/// The timers of a group at a time: each call of the group is given all of them.
+pub(super) const TIMERS_MAX: usize = 4096;
+
 /// See the module.
 pub(super) struct Timers {
     table: String,
@@ -51,6 +54,11 @@ impl TimerSet {
     pub(super) fn remove(&mut self, name: &str) {
         self.timers.retain(|(_, known)| known != name);
         self.is_changed = true;
+    }
+
+    /// Whether there are more than a group may have.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.timers.len() > TIMERS_MAX
     }
 
     pub(super) fn change(&mut self, change: TimerChange) {

@@ -43,6 +43,9 @@ pub struct OffsetEntry {
     /// The plugins it runs with, by their name in the pipeline file.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginDigest>,
+    /// The operators that begin with empty state in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reset: Vec<String>,
     /// The kind of sink it goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
@@ -242,6 +245,7 @@ mod tests {
             tables: BTreeMap::new(),
             sources: BTreeMap::from([("flights".to_owned(), offsets)]),
             plugins: BTreeMap::from([("p".to_owned(), PluginDigest("ab".repeat(32)))]),
+            reset: Vec::new(),
             sink: None,
             run_id: RunId(run.into()),
         }

@@ -56,8 +56,14 @@ async fn open(server: &Postgres, mode: OutputMode, table: &str) -> Result<Postgr
         create_table,
     })?;
     let schema = batch(0, 1).schema();
-    sink.open(SinkContext { query_id: QueryId(table), schema, output_mode: mode, last_committed: None })
-        .await?;
+    sink.open(SinkContext {
+        query_id: QueryId(table),
+        schema,
+        output_mode: mode,
+        last_committed: None,
+        unfinished: None,
+    })
+    .await?;
     Ok(sink)
 }
 

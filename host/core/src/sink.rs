@@ -20,6 +20,16 @@ pub struct SinkContext {
     pub output_mode: OutputMode,
     /// The last micro-batch that the commit log knows; what a sink holds beyond it is unfinished.
     pub last_committed: Option<BatchId>,
+    /// The micro-batch that was begun and must run again, if there is one: the only one beyond `last_committed` that the
+    /// sink may hold. If it holds another, the checkpoint is older than it.
+    pub unfinished: Option<BatchId>,
+}
+
+impl SinkContext {
+    /// The last micro-batch that the sink may hold.
+    pub fn may_hold(&self) -> Option<BatchId> {
+        self.unfinished.or(self.last_committed)
+    }
 }
 
 /// A sink whose writes are idempotent by (query id, batch id).

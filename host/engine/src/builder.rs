@@ -241,7 +241,11 @@ impl QueryBuilder {
         let schema = logic.dataflow.schema();
         let query_id = checkpoint.metadata().query_id.clone();
         let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
-        sink.open(SinkContext { query_id, schema, output_mode, last_committed }).await?;
+        let unfinished = match &resume {
+            Resume::Rerun { batch_id, .. } => Some(*batch_id),
+            Resume::Fresh | Resume::Next { .. } => None,
+        };
+        sink.open(SinkContext { query_id, schema, output_mode, last_committed, unfinished }).await?;
         Ok(Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
@@ -253,6 +257,7 @@ impl QueryBuilder {
             layout,
             rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
             state: self.state.into(),
+            reset: carried.named,
             bounded: self.bounded,
             watermarks,
             no_data_batches: self.no_data_batches,
@@ -282,13 +287,13 @@ impl QueryBuilder {
         let accepted = &self.accept_changed_state;
         let rerun = self.rerun_logic.as_ref().filter(|_| !self.rerun_with_current_plugins);
         let then = self.recovered.layouts.as_deref().unwrap_or_default();
-        let carried = reset::carried(then, rerun.unwrap_or(logic), &self.reset_state)?;
+        let reset = std::mem::take(&mut self.reset_state).at(&self.recovered.resume)?;
+        let carried = reset::carried(then, rerun.unwrap_or(logic), &reset)?;
         fit::check_layouts(&self.recovered, &carried, accepted)?;
         fit::check_state(&self.recovered, logic, &carried, self.state.is_some())?;
         let Resume::Rerun { batch_id, entry, .. } = &self.recovered.resume else {
             return Ok((None, carried));
         };
-        fit::check_reset_of_rerun(*batch_id, &self.reset_state)?;
         fit::check_sink_of_rerun(*batch_id, entry, sink)?;
         if self.rerun_with_current_plugins {
             return Ok((None, carried));

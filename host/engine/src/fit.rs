@@ -5,7 +5,7 @@
 use crate::compatible;
 use crate::query::{Input, Logic, layouts};
 use crate::recover::Recovered;
-use crate::reset::{Carried, ResetState};
+use crate::reset::Carried;
 use pelton_checkpoint::OffsetEntry;
 use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, suggest};
 use std::collections::BTreeSet;
@@ -111,17 +111,6 @@ pub(crate) fn check_layouts(
     };
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     Ok(())
-}
-
-/// A micro-batch that runs again needs the state that it was begun with.
-pub(crate) fn check_reset_of_rerun(batch_id: BatchId, reset: &ResetState) -> Result<()> {
-    if *reset == ResetState::Nothing {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "micro-batch {batch_id} must first be finished with the state it was begun with; then state can be reset"
-    ))
-    .hint("start the pipeline once as it was (`--trigger once` finishes that micro-batch), then reset"))
 }
 
 /// A micro-batch that runs again may already be in the sink of its first run: only that one knows.

@@ -205,6 +205,8 @@ impl Query {
             sources: named.collect(),
             tables,
             plugins: digests.collect(),
+            // Of a run's first micro-batch: with its commit the reset has happened.
+            reset: if self.position.has_run { Vec::new() } else { self.reset.clone() },
             sink: Some(self.sink.kind()),
             run_id: self.checkpoint.run_id().clone(),
         };

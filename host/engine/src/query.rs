@@ -87,6 +87,8 @@ pub struct Query {
     /// The state of the last micro-batch, if the query is stateful. A worker thread has it while operators run. (The
     /// mutex is never contended: it only lets a query be shared between threads, which a store need not allow.)
     pub(crate) state: Mutex<Option<Box<dyn StateStore>>>,
+    /// The operators that begin with empty state in this run.
+    pub(crate) reset: Vec<String>,
     /// The sources have an end, and one micro-batch takes all there is.
     pub(crate) bounded: bool,
     pub(crate) watermarks: WatermarkTracker,

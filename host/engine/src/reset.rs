@@ -4,6 +4,7 @@
 //! what the state consists of says so. Called by the builder before anything runs.
 
 use crate::query::Logic;
+use pelton_checkpoint::Resume;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result, StateLayout, StateOp, StateShard, StateStore};
 use std::collections::BTreeSet;
@@ -22,11 +23,28 @@ pub enum ResetState {
     /// These, by name. One that the pipeline no longer has is let go: its state is set aside, and dropped when it is named
     /// again.
     Operators(BTreeSet<String>),
-    /// All: the query goes on from its offsets as if it had kept nothing.
+    /// All: the query goes on from its offsets as if it had kept nothing. The state need not be opened.
     Everything,
 }
 
 impl ResetState {
+    /// What a start resets: in a micro-batch that runs again, what it was begun with.
+    pub(crate) fn at(self, resume: &Resume) -> Result<Self> {
+        let Resume::Rerun { batch_id, entry, .. } = resume else { return Ok(self) };
+        let begun = match entry.reset.is_empty() {
+            true => Self::Nothing,
+            false => Self::Operators(entry.reset.iter().cloned().collect()),
+        };
+        // The same command again is no other wish.
+        if self == Self::Nothing || begun != Self::Nothing {
+            return Ok(begun);
+        }
+        Err(Error::invalid(format!(
+            "micro-batch {batch_id} must first be finished with the state it was begun with; then state can be reset"
+        ))
+        .hint("start the pipeline once as it was (`--trigger once` finishes that micro-batch), then reset"))
+    }
+
     /// Whether an operator begins anew.
     fn names(&self, operator: &str) -> bool {
         match self {
@@ -49,25 +67,35 @@ pub(crate) struct Carried {
     /// Those whose tables are emptied: of the pipeline those that begin with empty state, and what was set aside and
     /// goes.
     pub(crate) anew: Vec<String>,
+    /// All that the reset is about, by name: a rerun resets the same.
+    pub(crate) named: Vec<String>,
 }
 
 /// Sorts the operators. `then` is what the checkpoint holds, set aside or not.
 pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -> Result<Carried> {
     let now = crate::query::layouts(logic);
     if let ResetState::Operators(names) = reset {
-        let known: Vec<&str> = then.iter().chain(&now).map(|layout| layout.name.as_str()).collect();
-        if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let known: BTreeSet<&str> = then.iter().chain(&now).map(|layout| layout.name.as_str()).collect();
+        if let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) {
             let near = did_you_mean(unknown, known.iter().copied());
             return Err(Error::invalid(format!("no operator '{unknown}' keeps state{near}"))
                 .hint("`pelton state ls` lists them"));
         }
     }
-    let mut carried = Carried::default();
+    let all = then.iter().chain(&now).map(|layout| layout.name.clone()).filter(|name| reset.names(name));
+    let named: BTreeSet<String> = all.collect();
+    if !named.is_empty() {
+        let names = named.iter().cloned().collect::<Vec<_>>().join(", ");
+        tracing::warn!("state is forgotten with the first micro-batch that is committed: {names}");
+    }
+    let mut carried = Carried { named: named.into_iter().collect(), ..Carried::default() };
     for layout in then {
         let stays = now.iter().any(|now| now.name == layout.name);
         match reset.names(&layout.name) {
-            // Named once it is set aside, named again it goes.
-            true if !stays && layout.set_aside => carried.anew.push(layout.name.clone()),
+            // Named once it is set aside, named again it goes; all go if all is to begin anew.
+            true if !stays && (layout.set_aside || *reset == ResetState::Everything) => {
+                carried.anew.push(layout.name.clone())
+            }
             _ if !stays && (layout.set_aside || reset.names(&layout.name)) => {
                 carried.aside.push(StateLayout { set_aside: true, ..layout.clone() });
             }

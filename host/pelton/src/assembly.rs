@@ -174,7 +174,7 @@ impl Assembly {
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let logic_now = logic(&plan, &planned.plugins, &sources)?;
-        let state = state(file, &recovered, &logic_now).await?;
+        let state = state(file, &recovered, &logic_now, &self.reset).await?;
         let mut query = Query::builder(recovered)
             .logic(logic_now)
             .sink(sink)
@@ -327,11 +327,15 @@ async fn state(
     file: &PipelineFile,
     recovered: &Recovered,
     logic: &Logic,
+    reset: &ResetState,
 ) -> Result<Option<Box<dyn StateStore>>> {
     let commit = recovered.state_commit()?;
     if logic.dataflow.operators().is_empty() && commit.is_none() {
         return Ok(None);
     }
+    // What is to be forgotten need not be readable.
+    let is_needed = *reset != ResetState::Everything || recovered.rerun_plugins().is_some();
+    let commit = commit.filter(|_| is_needed);
     let files = recovered.checkpoint().state_files();
     let store = CheckpointedStateStore::open_with(files, commit, state_options(file)).await?;
     Ok(Some(Box::new(store)))

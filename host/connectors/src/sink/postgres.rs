@@ -108,7 +108,7 @@ impl PostgresSink {
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         commits.create(&client).await?;
         let target = Target::open(&client, layout, self.create_table).await?;
-        commits.claim(&client, context.last_committed).await?;
+        commits.claim(&client, context.last_committed, context.may_hold()).await?;
         client.batch_execute("COMMIT").await?;
         let is_update = layout.mode == OutputMode::Update;
         let not_null = match is_update && !target.nulls_are_equal {

@@ -59,7 +59,11 @@ fn variable_goes_on(
             now.name, old.version, new.version
         )));
     }
-    if types(&old.value) == types(&new.value) {
+    let is_elsewhere = |(at, field): (usize, &pelton_core::StateColumn)| {
+        new.value.iter().position(|now| now.name == field.name).is_some_and(|now| now != at)
+    };
+    // Fields of the same types that only have other names are the same fields.
+    if types(&old.value) == types(&new.value) && !old.value.iter().enumerate().any(is_elsewhere) {
         return Ok(None);
     }
     match misfit(old, new) {

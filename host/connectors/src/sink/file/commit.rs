@@ -70,7 +70,7 @@ impl Directory {
             _lock: lock,
         };
         directory.recover().await?;
-        directory.check_against(context.last_committed)?;
+        directory.check_against(context.may_hold())?;
         Ok(directory)
     }
 
@@ -179,13 +179,12 @@ impl Directory {
         stream::iter(names).map(discard).buffered(AT_ONCE).try_collect().await
     }
 
-    /// A sink may be one micro-batch ahead of its checkpoint, never more.
-    fn check_against(&self, last_committed: Option<BatchId>) -> Result<()> {
-        let next = last_committed.map_or(BatchId::FIRST, BatchId::next);
+    /// A sink may be ahead of its checkpoint by the micro-batch that must run again, never more.
+    fn check_against(&self, may_hold: Option<BatchId>) -> Result<()> {
         match &self.last {
-            Some(last) if last.batch_id > next => Err(Error::data(format!(
-                "{} already holds micro-batch {} of this query, whose checkpoint ends before {next}: the checkpoint is \
-                 older than the output",
+            Some(last) if Some(last.batch_id) > may_hold => Err(Error::data(format!(
+                "{} already holds micro-batch {} of this query, whose checkpoint ends before it: the checkpoint is older \
+                 than the output",
                 self.files.url(),
                 last.batch_id
             ))

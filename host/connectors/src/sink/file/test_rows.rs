@@ -35,5 +35,6 @@ pub(crate) fn context(schema: SchemaRef, last_committed: Option<u64>) -> SinkCon
         schema,
         output_mode: OutputMode::Append,
         last_committed: last_committed.map(BatchId),
+        unfinished: Some(BatchId(last_committed.map_or(0, |last| last + 1))),
     }
 }

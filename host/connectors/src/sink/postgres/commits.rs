@@ -71,6 +71,7 @@ impl Commits {
         &self,
         client: &Client,
         last_committed: Option<BatchId>,
+        may_hold: Option<BatchId>,
     ) -> Result<(), Failure> {
         let (table, query_id) = (&self.table, self.query_id.as_str());
         if last_committed.is_none() {
@@ -83,15 +84,21 @@ impl Commits {
         let locked = format!("SELECT target, batch_id FROM {table} WHERE query_id = $1 FOR UPDATE");
         let row = client.query_opt(&locked, &[&query_id]).await?;
         let row = row.map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1)));
-        self.check(row, last_committed)?;
+        self.check(row, last_committed, may_hold)?;
         let claim = format!("UPDATE {table} SET run = $2 WHERE query_id = $1");
         client.execute(&claim, &[&query_id, &self.run]).await?;
         Ok(())
     }
 
-    /// The database may be one micro-batch ahead of the checkpoint, never more, and never behind.
-    fn check(&self, row: Option<(String, i64)>, last_committed: Option<BatchId>) -> Result<(), Error> {
+    /// The database may be ahead of the checkpoint by the micro-batch that must run again, never more, and never behind.
+    fn check(
+        &self,
+        row: Option<(String, i64)>,
+        last_committed: Option<BatchId>,
+        may_hold: Option<BatchId>,
+    ) -> Result<(), Error> {
         let committed = last_committed.map_or(NONE_YET, number);
+        let most = may_hold.map_or(NONE_YET, number);
         let place = &self.place;
         let lost = |what: String| {
             Error::data(format!(
@@ -107,7 +114,7 @@ impl Commits {
                 self.target
             ))
             .hint("set the table as it was; another one needs a new checkpoint")),
-            Some((_, batch)) if batch > committed + 1 => Err(Error::data(format!(
+            Some((_, batch)) if batch > most => Err(Error::data(format!(
                 "{place}: {} already holds micro-batch {batch} of this query, whose checkpoint ends at {committed}: the \
                  checkpoint is older than the table",
                 self.target

@@ -40,6 +40,7 @@ pub(super) fn context(
         schema,
         output_mode: mode,
         last_committed: last_committed.map(BatchId),
+        unfinished: Some(BatchId(last_committed.map_or(0, |last| last + 1))),
     }
 }
 

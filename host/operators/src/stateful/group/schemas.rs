@@ -7,8 +7,8 @@
 //!
 //! | the stored schema | its entries |
 //! |---|---|
-//! | same version, same types in the same order | as they are: names do not count |
-//! | same version, other fields | by name; what is new must be nullable, and is null |
+//! | same version, same types in the same order, no name at another place | as they are: fields were renamed |
+//! | same version, other fields or another order | by name; what is new must be nullable, and is null |
 //! | older version | the function's `migrate` |
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
@@ -147,8 +147,12 @@ impl Variable {
         }
         let same = |a: &DataType, b: &DataType| type_name(a) == type_name(b);
         let fields = now.value.fields();
+        let is_elsewhere = |(at, field): (usize, &arrow::datatypes::FieldRef)| {
+            fields.iter().position(|now| now.name() == field.name()).is_some_and(|now| now != at)
+        };
         if stored.len() == fields.len()
             && stored.iter().zip(fields).all(|(a, b)| same(a.data_type(), b.data_type()))
+            && !stored.iter().enumerate().any(is_elsewhere)
         {
             return Ok(Fits::AsItIs);
         }

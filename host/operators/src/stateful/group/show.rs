@@ -60,7 +60,14 @@ pub(super) fn show(
             let rests = rests.collect::<Result<Vec<_>>>()?;
             let shown = Shown { variable, function: of.function, known, state };
             let (of_variable, values) = shown.columns(&rests, &read)?;
-            fields.extend(of_variable);
+            // A field that has the name of a key column is told apart by the variable's name.
+            let name = &variable.declared.name;
+            fields.extend(of_variable.into_iter().map(|field| {
+                match keys.fields.iter().any(|key| key.name() == field.name()) {
+                    true => Arc::new(field.as_ref().clone().with_name(format!("{name}.{}", field.name()))),
+                    false => field,
+                }
+            }));
             columns.extend(values);
         }
         if let Some(name) = of.time {

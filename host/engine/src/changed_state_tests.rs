@@ -197,3 +197,19 @@ async fn a_reset_names_operators_that_are_there_and_waits_for_a_rerun() {
     let unfinished = "micro-batch 1 must first be finished with the state it was begun with";
     test.run([ExpectFailure(ErrorKind::Invalid, unfinished)]).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_reset_whose_first_micro_batch_runs_again_is_made_again() {
+    for again in [ResetState::Nothing, ResetState::Everything] {
+        let mut test = test();
+        test.run([StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream]).await.unwrap();
+        test.reset_state(ResetState::Everything);
+        let died = ExpectFailure(ErrorKind::Unavailable, "");
+        test.run([FailSink(SinkFault::After), StartStream, add(&[(1, 4)]), died]).await.unwrap();
+        // Whoever starts it again may know of it or not.
+        test.reset_state(again);
+        test.run([StartStream, ProcessAllAvailable, StopStream]).await.unwrap();
+        test.reset_state(ResetState::Nothing);
+        test.run([StartStream, add(&[(1, 30)]), check_answer(["1, 10, 1"])]).await.unwrap();
+    }
+}

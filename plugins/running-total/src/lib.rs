@@ -99,7 +99,7 @@ pub fn running_total<'a>(
         state.set_timeout_timestamp((now.since + span).max(state.current_watermark()))?;
     }
     let is_over = |total: &Total| settings.limit().is_some_and(|limit| total.total.0 > limit);
-    let goes_on = before.filter(|before| before.since == now.since || before.since > now.since);
+    let goes_on = before.filter(|before| before.since >= now.since);
     let passed = is_over(&now) && !goes_on.as_ref().is_some_and(is_over);
     let Total { total, payments, since } = now;
     let standing = Standing { key, total, payments, since, over_limit: is_over(&now) };

@@ -80,7 +80,7 @@ fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64
         format!(
             "name: bench\nplugins: {{bench: {}}}\nsources:\n  bids:\n    connector: file\n    path: {}/*.json\n    format: \
              json\n    schema: {BID_SCHEMA}\n    max_files_per_trigger: 1\n    watermark: {{column: date_time, delay: 3 \
-             seconds}}\nsteps:\n  - select: [{user} AS user, price, date_time]\n{step}output_mode: update\nsink: \
+             seconds}}\nsteps:\n  - select: [\"{user} AS user\", price, date_time]\n{step}output_mode: update\nsink: \
              {{connector: console, num_rows: 1}}\ncheckpoint: {}/checkpoint\n",
             plugin("bench.wasm")?.display(),
             input.display(),

@@ -4,8 +4,8 @@
 
 use crate::fit;
 use crate::position::Position;
-use crate::progress::{Progress, RunSummary};
-use crate::query::{Input, Listener, Logic, Query, layouts};
+use crate::progress::{Phase, Progress, RunSummary};
+use crate::query::{Input, Listener, Logic, PhaseListener, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
 use crate::trigger;
@@ -44,6 +44,7 @@ pub struct QueryBuilder {
     parallelism: usize,
     polling_delay: Duration,
     listener: Option<Listener>,
+    phase_listener: Option<PhaseListener>,
 }
 
 impl QueryBuilder {
@@ -69,6 +70,7 @@ impl QueryBuilder {
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             polling_delay: POLLING_DELAY,
             listener: None,
+            phase_listener: None,
         }
     }
 
@@ -215,6 +217,13 @@ impl QueryBuilder {
         self
     }
 
+    /// Is told of every change of what the query is doing, on the engine's task: it must return quickly.
+    #[must_use]
+    pub fn on_phase(mut self, listener: impl Fn(Phase) + Send + Sync + 'static) -> Self {
+        self.phase_listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Checks that the parts fit each other and the checkpoint, keeps the plugins' bytes there and opens the sink.
     pub async fn build(mut self) -> Result<Query> {
         let missing = |part: &str| Error::internal(format!("the query was assembled without {part}"));
@@ -268,6 +277,8 @@ impl QueryBuilder {
             parallelism: self.parallelism,
             polling_delay: self.polling_delay,
             listener: self.listener,
+            phase_listener: self.phase_listener,
+            phase: None,
             last_started: None,
             summary: RunSummary::default(),
             failed: false,

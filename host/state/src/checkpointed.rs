@@ -41,7 +41,7 @@ use crate::threads::in_order;
 use async_trait::async_trait;
 use bytes::Bytes;
 use file::{Header, Link, Position};
-use pelton_core::{BatchId, Error, FileManager, Result, StateCommit, StateShard, StateStore};
+use pelton_core::{BatchId, Error, FileManager, Result, StateCommit, StateShard, StateStore, StateUsage};
 use retain::Needs;
 use section::Section;
 use serde::{Deserialize, Serialize};
@@ -281,6 +281,10 @@ impl StateStore for CheckpointedStateStore {
 
     fn tables(&self) -> BTreeSet<String> {
         self.tables.names()
+    }
+
+    fn usage(&self, prefix: &str) -> StateUsage {
+        self.tables.usage(prefix)
     }
 
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {

@@ -46,7 +46,7 @@ impl OpenedSink {
 impl SinkFunction for OpenedSink {
     fn write(&self, scope: &CallScope<'_>, part: BatchPart, rows: &RecordBatch) -> Result<()> {
         let another = || start(&self.pool.plugin, &self.pool.function, &self.input_message, self.mode);
-        self.pool.call(When::Called(scope), another, |instance| {
+        self.pool.call(When::Called(scope), rows.num_rows(), another, |instance| {
             let (code, clock) = (&self.pool.plugin.code, self.pool.clock(scope));
             let input = encoded(&self.input, rows, &mut instance.input)?;
             let parameters = (clock, part.into(), input);

@@ -18,7 +18,8 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
+    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, Result, Sink, Source, StateStore, Table,
+    Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
@@ -88,6 +89,11 @@ impl Planned {
     /// For `explain`.
     pub(crate) fn plan(&self) -> &PhysicalPlan {
         &self.plan
+    }
+
+    /// The plugins that it calls, by their names in the pipeline file.
+    pub(crate) fn plugins(&self) -> BTreeMap<String, Arc<dyn Plugin>> {
+        self.plugins.loaded()
     }
 }
 

@@ -42,6 +42,10 @@ pub(crate) struct Logging {
 pub(crate) enum Command {
     /// Run queries until they end or a signal comes
     Run(RunArgs),
+    /// Show what running queries do
+    Status(StatusArgs),
+    /// End a running query: the micro-batch under way is committed before
+    Stop(StopArgs),
     /// Check a pipeline file: syntax, names, types, plugins
     #[command(after_help = "Examples:
   pelton check pipeline.yaml
@@ -257,6 +261,70 @@ pub(crate) struct RunArgs {
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+}
+
+/// Where a run can be asked what it does.
+#[derive(Debug, Args)]
+pub(crate) struct ApiArgs {
+    /// Listen here for `pelton status` and `stop`, HTTP and Prometheus [default: PELTON_API, or any free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) api: Option<String>,
+    /// Listen nowhere
+    #[arg(long, conflicts_with_all = ["api", "api_token_file"])]
+    pub(crate) no_api: bool,
+    /// The token that the API answers to [default: a new one, which the commands of the same user find by themselves]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) api_token_file: Option<PathBuf>,
+}
+
+/// Which run is meant.
+#[derive(Debug, Args)]
+pub(crate) struct ApiTargetArgs {
+    /// The API of the run [default: PELTON_API, or all runs of this user on this machine]
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
+    /// Its token [default: what a run of this user says itself]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) api_token_file: Option<PathBuf>,
+}
+
+/// Of which queries, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton status
+  pelton status late-flights --watch
+  pelton status --format json | jq 'select(.state == \"failed\").failure'
+  pelton status --api http://10.0.0.7:4040 --api-token-file token")]
+pub(crate) struct StatusArgs {
+    /// Only this query, in full
+    pub(crate) query: Option<String>,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: TableFormat,
+    /// Print it again every second, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
+}
+
+/// Which query to end, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton stop late-flights
+  pelton stop late-flights --now
+
+It returns when the query has ended and its checkpoint is free. Exit code 1: the query had failed.")]
+pub(crate) struct StopArgs {
+    /// The query's name
+    pub(crate) query: String,
+    /// End at once: the micro-batch under way is run again at the next start
+    #[arg(long)]
+    pub(crate) now: bool,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
 }
 
 /// Which scripts to run.

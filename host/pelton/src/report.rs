@@ -26,6 +26,11 @@ pub(crate) fn print(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{}", message(error, colours_on_stderr()));
 }
 
+/// Tells a person what was done, on stderr.
+pub(crate) fn note(words: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{words}");
+}
+
 /// 2: the request was wrong; 1: it was right and failed.
 fn code(kind: ErrorKind) -> u8 {
     match kind {

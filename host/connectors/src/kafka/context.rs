@@ -69,15 +69,15 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, "{reason}");
-        match error.rdkafka_error_code() {
-            Some(
-                RDKafkaErrorCode::Authentication
-                | RDKafkaErrorCode::SaslAuthenticationFailed
-                | RDKafkaErrorCode::SSL,
-            ) => {
-                *self.refused.lock() = Some(reason.to_owned());
-            }
-            _ => *self.last.lock() = Some(reason.to_owned()),
+        let is_refused = match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => true,
+            // A connection that worked before breaks in many ways while a broker goes down.
+            Some(RDKafkaErrorCode::SSL) => !self.status.has_answered(),
+            _ => false,
+        };
+        match is_refused {
+            true => *self.refused.lock() = Some(reason.to_owned()),
+            false => *self.last.lock() = Some(reason.to_owned()),
         }
     }
 }

@@ -14,11 +14,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Status {
     place: String,
     is_away: AtomicBool,
+    has_answered: AtomicBool,
 }
 
 impl Status {
     pub(crate) fn new(place: String) -> Self {
-        Self { place, is_away: AtomicBool::new(false) }
+        Self { place, is_away: AtomicBool::new(false), has_answered: AtomicBool::new(false) }
     }
 
     /// The bootstrap servers.
@@ -32,7 +33,13 @@ impl Status {
         }
     }
 
+    /// Whether it ever has.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn back(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
         if self.is_away.swap(false, Ordering::Relaxed) {
             tracing::warn!("Kafka at {} answers again", self.place);
         }

@@ -37,12 +37,16 @@ use reader::{Reader, Reading, lost, spans};
 use records::Records;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
 /// How old what is known of the partitions may be.
 const DISCOVERY_MS: i64 = 1_000;
 /// The same if the cluster must be asked for all its topics.
 const DISCOVERY_OF_ALL_MS: i64 = 10_000;
+/// How often it is asked whether a partition is really gone.
+const GONE_TRIES: u32 = 4;
+const GONE_PAUSE: Duration = Duration::from_millis(500);
 /// Blocks that wait to be taken.
 const BLOCKS_AHEAD: usize = 2;
 
@@ -73,6 +77,8 @@ struct State {
     ends: PartitionOffsets,
     /// Where partitions begin that were not there before.
     new_begins: PartitionOffsets,
+    /// Partitions that were read and are certainly gone.
+    gone: BTreeSet<TopicPartition>,
     /// What `available_now` may still read.
     frozen: bool,
     /// When the last micro-batch was taken.
@@ -220,27 +226,37 @@ impl KafkaSource {
         let discover = !state.known_ms.zip(now_ms).is_some_and(fresh);
         let (known, ending) =
             (state.known.clone(), self.options.ending.clone().filter(|_| state.ending.is_none()));
-        let (known, missing, ends, ending) = self
-            .ask(state, move |cluster| {
-                let anew = |cluster: &Cluster| {
-                    let (there, missing) = cluster.partitions(&wanted)?;
-                    let ends = cluster.ends(&there)?;
-                    Ok::<_, Failure>((there, missing, ends))
-                };
-                let (there, missing, ends) = match discover {
-                    true => anew(cluster)?,
-                    false => match cluster.ends(&known) {
-                        Ok(ends) => (known.clone(), Vec::new(), ends),
-                        // A topic may have gone.
-                        Err(Failure::Permanent(_)) => anew(cluster)?,
-                        Err(failure) => return Err(failure),
-                    },
-                };
-                let ending =
-                    ending.as_ref().map(|ending| starting::ending(cluster, ending, &there)).transpose()?;
-                Ok((there, missing, ends, ending))
-            })
-            .await?;
+        let look = move |cluster: &Cluster| {
+            let anew = |cluster: &Cluster| {
+                let (there, missing) = cluster.partitions(&wanted)?;
+                let ends = cluster.ends(&there)?;
+                Ok::<_, Failure>((there, missing, ends))
+            };
+            let (there, missing, ends) = match discover {
+                true => anew(cluster)?,
+                false => match cluster.ends(&known) {
+                    Ok(ends) => (known.clone(), Vec::new(), ends),
+                    // A topic may have gone.
+                    Err(Failure::Permanent(_)) => anew(cluster)?,
+                    Err(failure) => return Err(failure),
+                },
+            };
+            let ending =
+                ending.as_ref().map(|ending| starting::ending(cluster, ending, &there)).transpose()?;
+            Ok((there, missing, ends, ending))
+        };
+        let mut tries = 0;
+        let (known, missing, ends, ending) = loop {
+            let seen = self.ask(state, look.clone()).await?;
+            tries += 1;
+            // A broker that has just come back may not know all yet.
+            let gone: Vec<_> = start.keys().filter(|at| !seen.2.contains_key(at)).cloned().collect();
+            if tries == GONE_TRIES || gone.iter().all(|at| state.gone.contains(at)) {
+                state.gone.extend(gone);
+                break seen;
+            }
+            tokio::time::sleep(GONE_PAUSE).await;
+        };
         (state.known, state.ends) = (known, ends);
         if discover {
             state.known_ms = now_ms;

@@ -95,14 +95,19 @@ impl Fetcher {
         }
     }
 
-    /// Lets the client tell of its connections. What it says, if it matters.
+    /// Lets the client tell of its connections. What it says, if it matters to those who read: the group does not.
     pub(super) fn serve(&self) -> Option<Failure> {
+        let context = self.consumer.context();
         let mut told = None;
         while let Some(Err(failed)) = self.consumer.poll(Duration::ZERO) {
-            told = Some(Failure::new(&failed, self.consumer.context(), "reading"));
+            match Failure::new(&failed, context, "reading") {
+                Failure::Permanent(error) if context.refused().is_none() => {
+                    tracing::debug!(%error, "while reading")
+                }
+                failure => told = Some(failure),
+            }
         }
-        let context = self.consumer.context();
-        told.or_else(|| context.refused().map(|_| Failure::of_code(Code::Authentication, context, "reading")))
+        told
     }
 
     /// Tells the consumer group how far the query is; an answer is not waited for.

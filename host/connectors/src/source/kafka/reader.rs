@@ -264,9 +264,16 @@ impl Reader {
     fn out_of_range(&mut self, cluster: &Cluster, at: &TopicPartition, end: i64) -> Result<()> {
         let (low, high) = match bounds(cluster, at) {
             Ok(bounds) => bounds,
+            Err(Failure::Permanent(_)) => {
+                let next = self.next(at)?;
+                self.lose(at, (next, end), "the partition is not there")?;
+                return self.passed(at, end);
+            }
             Err(failure) => {
                 std::thread::sleep(LONGEST_PAUSE);
-                return self.told(failure);
+                self.told(failure)?;
+                // The consumer tells it once: a new one tells it again.
+                return self.restart();
             }
         };
         let next = self.next(at)?;

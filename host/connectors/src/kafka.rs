@@ -12,7 +12,7 @@ mod wait;
 pub use config::{ClientOptions, Role};
 
 pub(crate) use config::client;
-pub(crate) use context::{Context, Undelivered};
+pub(crate) use context::Context;
 pub(crate) use failure::Failure;
 pub(crate) use wait::{Status, Waiting};
 

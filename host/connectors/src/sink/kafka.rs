@@ -82,7 +82,7 @@ impl KafkaSink {
             let opened = blocking(move || {
                 let session = Session::open(&options, &status, place.as_ref())?;
                 let note = session.noted()?;
-                Ok((Arc::new(session), note))
+                Ok::<_, Failure>((Arc::new(session), note))
             });
             match opened.await? {
                 Ok(opened) => {

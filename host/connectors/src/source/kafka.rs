@@ -31,7 +31,8 @@ use futures::{StreamExt, stream};
 use offsets::{from_offset, to_offset};
 use parking_lot::Mutex as SyncMutex;
 use pelton_core::{
-    BatchId, Block, BlockStream, FileManager, Offset, OffsetRange, PartitionStatus, ReadLimit, Result, Source,
+    BatchId, Block, BlockStream, Error, FileManager, Offset, OffsetRange, PartitionStatus, ReadLimit, Result,
+    Source,
 };
 use reader::{Reader, Reading, lost, spans};
 use records::Records;
@@ -250,7 +251,7 @@ impl KafkaSource {
             let seen = self.ask(state, look.clone()).await?;
             tries += 1;
             // A broker that has just come back may not know all yet.
-            let gone: Vec<_> = start.keys().filter(|at| !seen.2.contains_key(at)).cloned().collect();
+            let gone: Vec<_> = start.keys().filter(|at| !seen.2.contains_key(*at)).cloned().collect();
             if tries == GONE_TRIES || gone.iter().all(|at| state.gone.contains(at)) {
                 state.gone.extend(gone);
                 break seen;
@@ -294,7 +295,7 @@ impl KafkaSource {
             .ends
             .iter()
             .filter(|(at, end)| {
-                start.get(at).is_none_or(|start| start > end) && !state.new_begins.contains_key(at)
+                start.get(*at).is_none_or(|start| start > *end) && !state.new_begins.contains_key(*at)
             })
             .map(|(at, _)| at.clone())
             .collect();
@@ -325,7 +326,7 @@ impl KafkaSource {
             };
             begins.insert(at.clone(), begin);
         }
-        for at in start.keys().filter(|at| !state.ends.contains_key(at)) {
+        for at in start.keys().filter(|at| !state.ends.contains_key(*at)) {
             let why = format!("there is no such partition at {}", self.status.place());
             self.lose(&mut state.told, at, None, &why)?;
         }
@@ -471,7 +472,7 @@ impl Source for KafkaSource {
                     decoder.prepare(&records.values().0).await?;
                 }
                 let partition = records.at.to_string();
-                Ok(Box::new(KafkaBlock { records, layout, partition }) as Box<dyn Block>)
+                Ok::<_, Error>(Box::new(KafkaBlock { records, layout, partition }) as Box<dyn Block>)
             }
         });
         Ok(blocks.boxed())

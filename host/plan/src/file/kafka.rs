@@ -5,7 +5,7 @@ use super::sources::{MalformedPolicySchema, SchemaSpec, some_policy};
 use super::values::{Duration, FormatOptions, OptionValue, Spanned};
 use pelton_core::MalformedPolicy;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Records of Kafka topics. Without a `format` the columns are those of Spark: `key`, `value` (both binary), `topic`,
@@ -126,7 +126,7 @@ impl TopicsSpec {
 }
 
 /// A word, or a number a partition.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(untagged)]
 pub enum OffsetsSpec {

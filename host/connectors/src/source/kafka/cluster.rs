@@ -9,7 +9,7 @@ use crate::kafka::{CALL, Context, Failure};
 use pelton_core::Error;
 use pelton_core::suggest::did_you_mean;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{IsError, RDKafkaErrorCode as Code};
+use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Where a partition is to be fetched from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct From {
+pub(super) struct Begin {
     pub(super) offset: i64,
     /// Wherever the partition begins now.
     pub(super) at_beginning: bool,
@@ -35,7 +35,7 @@ pub(super) struct Position {
     queue: PartitionQueue<Context>,
     context: Arc<Context>,
     /// Records before this one were given out, or are not there.
-    pub(super) from: From,
+    pub(super) from: Begin,
     /// A record beyond what was asked for, which is the next.
     ahead: Option<Records>,
 }
@@ -61,7 +61,7 @@ impl Fetcher {
     pub(super) fn new(
         config: &ClientConfig,
         context: Context,
-        from: &BTreeMap<TopicPartition, From>,
+        from: &BTreeMap<TopicPartition, Begin>,
     ) -> Result<Self> {
         let consumer: Arc<BaseConsumer<Context>> = Arc::new(client(config, context)?);
         let failed = |what: &str| Error::internal(format!("the Kafka consumer cannot be assigned: {what}"));
@@ -82,7 +82,7 @@ impl Fetcher {
     }
 
     /// Where each partition goes on.
-    pub(super) fn from(&self) -> BTreeMap<TopicPartition, From> {
+    pub(super) fn from(&self) -> BTreeMap<TopicPartition, Begin> {
         self.positions.iter().map(|(at, position)| (at.clone(), position.from)).collect()
     }
 
@@ -133,7 +133,7 @@ impl Drop for Fetcher {
 impl Position {
     /// Everything before `offset` was given out, or is not there.
     pub(super) fn passed(&mut self, offset: i64) {
-        self.from = From { offset, at_beginning: false };
+        self.from = Begin { offset, at_beginning: false };
     }
 
     /// Appends the next record if it lies before `end`.

@@ -10,7 +10,7 @@
 
 use super::admission::cuts;
 use super::cluster::Cluster;
-use super::fetcher::{Fetcher, From, Step};
+use super::fetcher::{Begin, Fetcher, Step};
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::records::Records;
 use crate::kafka::{Context, Failure, Status};
@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// What of a partition a micro-batch reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
-    pub(super) from: From,
+    pub(super) from: Begin,
     pub(super) end: i64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn spans(start: &PartitionOffsets, end: &PartitionOffsets) -> Spans {
         let start = start.get(at).copied().unwrap_or(0);
         let at_beginning = *end < start;
         let offset = if at_beginning { 0 } else { start };
-        (at.clone(), Span { from: From { offset, at_beginning }, end: *end })
+        (at.clone(), Span { from: Begin { offset, at_beginning }, end: *end })
     };
     end.iter().map(span).collect()
 }
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    fn fetch_from(&mut self, wanted: &BTreeMap<TopicPartition, From>) -> Result<()> {
+    fn fetch_from(&mut self, wanted: &BTreeMap<TopicPartition, Begin>) -> Result<()> {
         self.fetcher = None;
         let mut config = self.reading.config.clone();
         if config.get("queued.max.messages.kbytes").is_none() {

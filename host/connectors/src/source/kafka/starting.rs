@@ -107,8 +107,8 @@ pub(super) fn ending(
 /// Spark's rule: either all partitions or none.
 fn all_named(key: &str, given: &PartitionOffsets, of: &BTreeSet<TopicPartition>) -> Result<()> {
     let list = |of: Vec<&TopicPartition>| of.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let missing: Vec<_> = of.iter().filter(|at| !given.contains_key(at)).collect();
-    let unknown: Vec<_> = given.keys().filter(|at| !of.contains(at)).collect();
+    let missing: Vec<_> = of.iter().filter(|at| !given.contains_key(*at)).collect();
+    let unknown: Vec<_> = given.keys().filter(|at| !of.contains(*at)).collect();
     let wrong = match (missing.is_empty(), unknown.is_empty()) {
         (true, true) => return Ok(()),
         (false, _) => format!("{key} does not name {}", list(missing)),

@@ -150,6 +150,7 @@ fn is_passing(code: Code) -> bool {
             | Code::Conflict
             | Code::NodeUpdate
             | Code::Retry
+            | Code::NoEnt
             | Code::RequestTimedOut
             | Code::LeaderNotAvailable
             | Code::NotLeaderForPartition

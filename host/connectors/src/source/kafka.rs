@@ -238,8 +238,7 @@ impl KafkaSource {
                 false => match cluster.ends(&known) {
                     Ok(ends) => (known.clone(), Vec::new(), ends),
                     // A topic may have gone.
-                    Err(Failure::Permanent(_)) => anew(cluster)?,
-                    Err(failure) => return Err(failure),
+                    Err(_) => anew(cluster)?,
                 },
             };
             let ending =

@@ -108,14 +108,33 @@ impl Cluster {
 
     /// Where the partitions end: with `read_committed` at the first record of an open transaction.
     pub(super) fn ends(&self, of: &BTreeSet<TopicPartition>) -> Result<PartitionOffsets, Failure> {
-        let found = self.list(of.iter().map(|at| (at, Offset::End)))?;
-        Ok(found.into_iter().filter_map(|(at, offset)| Some((at, offset?))).collect())
+        self.all(of, Offset::End)
     }
 
     /// Where the partitions begin.
     pub(super) fn begins(&self, of: &BTreeSet<TopicPartition>) -> Result<PartitionOffsets, Failure> {
-        let found = self.list(of.iter().map(|at| (at, Offset::Beginning)))?;
-        Ok(found.into_iter().filter_map(|(at, offset)| Some((at, offset?))).collect())
+        self.all(of, Offset::Beginning)
+    }
+
+    /// Where a partition begins and ends. The failure is permanent if it is not there.
+    pub(super) fn bounds(&self, at: &TopicPartition) -> Result<(i64, i64), Failure> {
+        if !self.topic(&at.topic)?.is_some_and(|there| there.contains(at)) {
+            return Err(Error::data(format!("{at} is not there")).into());
+        }
+        let of = BTreeSet::from([at.clone()]);
+        let (begins, ends) = (self.begins(&of)?, self.ends(&of)?);
+        Ok((begins.get(at).copied().unwrap_or(0), ends.get(at).copied().unwrap_or(0)))
+    }
+
+    /// An offset of each, or none: a partition without a leader does not answer.
+    fn all(&self, of: &BTreeSet<TopicPartition>, which: Offset) -> Result<PartitionOffsets, Failure> {
+        let found = self.list(of.iter().map(|at| (at, which)))?;
+        let answered = of.iter().map(|at| {
+            let offset = found.get(at).copied().flatten();
+            let silent = || Failure::Unavailable(format!("{at} has no leader"));
+            Ok((at.clone(), offset.ok_or_else(silent)?))
+        });
+        answered.collect()
     }
 
     /// The first offsets whose records have these times (in milliseconds) or later ones; `None` where there is none.

@@ -16,7 +16,7 @@ use super::records::Records;
 use crate::kafka::{Context, Failure, Status};
 use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
@@ -249,8 +249,9 @@ impl Reader {
         if silence.confirmed {
             return self.passed(at, end);
         }
-        let (_, high) = match bounds(cluster, at) {
+        let (_, high) = match cluster.bounds(at) {
             Ok(bounds) => bounds,
+            Err(Failure::Permanent(_)) => (0, 0),
             Err(failure) => return self.told(failure),
         };
         if high < end {
@@ -262,7 +263,7 @@ impl Reader {
     }
 
     fn out_of_range(&mut self, cluster: &Cluster, at: &TopicPartition, end: i64) -> Result<()> {
-        let (low, high) = match bounds(cluster, at) {
+        let (low, high) = match cluster.bounds(at) {
             Ok(bounds) => bounds,
             Err(Failure::Permanent(_)) => {
                 let next = self.next(at)?;
@@ -333,13 +334,6 @@ impl Reader {
             }
         }
     }
-}
-
-/// Where a partition begins and ends now.
-fn bounds(cluster: &Cluster, at: &TopicPartition) -> Result<(i64, i64), Failure> {
-    let of = BTreeSet::from([at.clone()]);
-    let (low, high) = (cluster.begins(&of)?, cluster.ends(&of)?);
-    Ok((low.get(at).copied().unwrap_or(0), high.get(at).copied().unwrap_or(0)))
 }
 
 /// That records are gone before they were read.

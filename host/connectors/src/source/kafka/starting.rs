@@ -61,6 +61,10 @@ pub(super) fn starting(
     for (at, offset) in cluster.at_times(&times)? {
         let end = ends.get(&at).copied().unwrap_or(0);
         match offset {
+            // Whoever does not answer leaves the time where the offset should be.
+            Some(offset) if offset > end && times.get(&at) == Some(&offset) => {
+                return Err(Failure::Unavailable(format!("{at} has no leader")));
+            }
             // One of a transaction that is open lies beyond what can be read.
             Some(offset) => begins.insert(at, offset.min(end)),
             None if no_record_is_latest => begins.insert(at, end),

@@ -177,8 +177,9 @@ fn delta_bytes(folder: &Path, files: u64) -> Result<u64> {
     let mut sizes = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let number = entry.file_name().to_string_lossy().parse::<u64>().unwrap_or(0);
-        sizes.push((number, entry.metadata()?.len()));
+        let name = entry.file_name();
+        let number = name.to_string_lossy().split('-').next().and_then(|number| number.parse::<u64>().ok());
+        sizes.push((number.unwrap_or(0), entry.metadata()?.len()));
     }
     sizes.sort_unstable();
     Ok(sizes.iter().rev().take(usize::try_from(files)?).map(|(_, bytes)| bytes).sum())

@@ -92,6 +92,10 @@ pub(crate) struct PipelineArgs {
     /// Take a plugin from another file than the pipeline file says
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: slow, and the rows must not change by it. It finds functions that
+    /// keep something between calls which they ought to keep in their state
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,7 +137,12 @@ pub(crate) struct StateArgs {
 impl StateArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: self.plugins.clone() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -196,7 +205,12 @@ pub(crate) struct CheckpointArgs {
 impl CheckpointArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: Vec::new() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: Vec::new(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -243,8 +257,8 @@ pub(crate) struct RunArgs {
     /// those it was begun with: the way out if those fail on it
     #[arg(long)]
     pub(crate) rerun_with_current_plugins: bool,
-    /// Forget the state of this operator and begin with empty state; may be given several times. An operator that the
-    /// pipeline no longer has is let go: its state is set aside
+    /// Forget the state of this operator, or of this variable of a function (OPERATOR.VARIABLE), and begin with empty
+    /// state; may be given several times. An operator that the pipeline no longer has is let go: its state is set aside
     #[arg(long, value_name = "OPERATOR", conflicts_with_all = ["batch", "new_lineage"])]
     pub(crate) reset_state: Vec<String>,
     /// Forget the state of all operators, and go on from where the sources were read to
@@ -283,6 +297,9 @@ pub(crate) struct ScriptArgs {
     /// Take a plugin from another file than the pipelines say
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: what the scripts expect must come all the same
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 /// What `test` prints on stdout.
@@ -346,6 +363,9 @@ pub(crate) struct NewArgs {
     /// The language
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub(crate) lang: Language,
+    /// Begin with a function over groups of rows that keeps state, not with functions over rows
+    #[arg(long)]
+    pub(crate) stateful: bool,
 }
 
 /// A language that `plugin new` and `plugin build` know. Others compile to Wasm in their own ways.

@@ -28,7 +28,7 @@ pub struct HostOptions {
     /// Default 512 KiB.
     pub stack_bytes: usize,
     /// Instances of an opened function that wait for the next call, at most. More than this many calls at a time
-    /// are served as well, by instances that are made for them. Default 16.
+    /// are served as well, by instances that are made for them; with 0, every call is. Default 16.
     pub idle_instances: usize,
 }
 

@@ -97,7 +97,7 @@ async fn run_script(path: &Path, arguments: &ScriptArgs) -> Result<Vec<String>> 
     };
     let mut run = Run {
         script: &script,
-        session: Session::new(&script, file, &arguments.plugins)?,
+        session: Session::new(&script, file, arguments)?,
         ran: Vec::new(),
         failure: None,
         differences: Differences::new(script.document.text()),

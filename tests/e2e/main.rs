@@ -31,3 +31,5 @@ mod postgres;
 mod runs;
 /// Static tables that change between a crash and the rerun.
 mod tables;
+/// State that a function's earlier version has left.
+mod versions;

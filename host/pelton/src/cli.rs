@@ -388,8 +388,10 @@ pub(crate) struct BuildArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'")]
+#[command(after_help = "Examples:
+  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'
+  pelton plugin inspect totals.wasm --function spent --key 'user: string' \\
+    --input-schema 'user: string, cents: long, ts: timestamp'")]
 pub(crate) struct InspectArgs {
     /// The plugin: .wasm or .wat
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -397,6 +399,19 @@ pub(crate) struct InspectArgs {
     /// How to print it
     #[arg(long, default_value = "words")]
     pub(crate) format: PrintFormat,
+    /// Say what this function makes of the columns of --input-schema: those that come out, and of one over groups its form,
+    /// its time, its variables
+    #[arg(long, value_name = "FUNCTION", requires = "input_schema")]
+    pub(crate) function: Option<String>,
+    /// The columns that go in: 'name type, …'
+    #[arg(long, value_name = "COLUMNS", requires = "function")]
+    pub(crate) input_schema: Option<String>,
+    /// Of a function over groups: the columns of the key
+    #[arg(long, value_name = "COLUMNS", requires = "function", default_value = "")]
+    pub(crate) key: String,
+    /// The plugin's configuration, as JSON
+    #[arg(long, value_name = "JSON", requires = "function", default_value = "{}")]
+    pub(crate) config: String,
 }
 
 /// How a description is printed on stdout.

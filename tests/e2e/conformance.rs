@@ -51,14 +51,19 @@ fn cases_of_groups_fail_if_state_or_times_differ() -> Result<()> {
     let cases = std::fs::read_to_string(pelton_tests::repository().join(TOTALS))?;
     let folder = tempfile::tempdir()?;
     for (was, is, differs) in [
-        ("\"minutes\": 3.75, \"last\": \"2013-01-01T10", "\"minutes\": 3.75, \"last\": \"2013-01-01T11", "state of group 0"),
+        (
+            "\"minutes\": 3.75, \"last\": \"2013-01-01T10",
+            "\"minutes\": 3.75, \"last\": \"2013-01-01T11",
+            "state of group 0",
+        ),
         ("\"timeout\": \"2013-01-01T11", "\"timeout\": \"2013-01-01T12", "timeout of group 1"),
         ("\"groups\": [{}, {}]", "\"groups\": [{}]", "number of groups"),
     ] {
         ensure!(cases.contains(was), "{was} is not in the cases");
         let file = folder.path().join("cases.json");
         std::fs::write(&file, cases.replace(was, is))?;
-        let finished = Pelton::new(["plugin", "test"])?.arg(plugin("conformance.wasm")?).arg(&file).output()?;
+        let finished =
+            Pelton::new(["plugin", "test"])?.arg(plugin("conformance.wasm")?).arg(&file).output()?;
         ensure!(finished.code == Some(1) && finished.stdout.contains(differs), "{was}:\n{}", finished.stdout);
     }
     Ok(())

@@ -72,9 +72,8 @@ fn variables_of_every_kind_are_migrated() -> Result<()> {
     let last = rows.iter().find(|row| row.contains("\"b\"") && row.contains("SumV2"));
     let sum = |rows: i64, whole: &str| format!("SumV2 {{ rows: {rows}, whole: {whole} }}");
     let (old, new) = (sum(-1, "2.5"), sum(1, "0.5"));
-    let expected = format!(
-        "{{\"k\":\"b\",\"kept\":\"Some({new}) [{old}, {new}] [(50, {new}), (250, {old})]\"}}"
-    );
+    let expected =
+        format!("{{\"k\":\"b\",\"kept\":\"Some({new}) [{old}, {new}] [(50, {new}), (250, {old})]\"}}");
     ensure!(last == Some(&expected), "{rows:#?}\ninstead of {expected}");
     Ok(())
 }
@@ -96,7 +95,11 @@ fn a_variable_that_was_dropped_begins_anew_or_not_at_all() -> Result<()> {
     succeeds(folder, "kinds_v1", &[])?;
     add(folder, 1, &[("a", 2)])?;
     let dropped = run(folder, "kinds_without_map", &[])?;
-    ensure!(dropped.code == Some(0) && dropped.stderr.contains("'map' is no longer used"), "{}", dropped.stderr);
+    ensure!(
+        dropped.code == Some(0) && dropped.stderr.contains("'map' is no longer used"),
+        "{}",
+        dropped.stderr
+    );
     add(folder, 2, &[("a", 3)])?;
     let again = run(folder, "kinds_without_map", &[])?;
     ensure!(again.code == Some(0) && !again.stderr.contains("'map'"), "it is said once: {}", again.stderr);

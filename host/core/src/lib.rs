@@ -60,6 +60,7 @@ pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, PartitionStatus, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, shard_of};
 pub use state_layout::{
-    DEFINITION_WORDS, KIND_WITH_VARIABLES, StateColumn, StateFact, StateLayout, VariableLayout, VariableTables,
+    DEFINITION_WORDS, KIND_WITH_VARIABLES, StateColumn, StateFact, StateLayout, VariableLayout,
+    VariableTables,
 };
 pub use table::{Table, TableRows, TableVersion};

@@ -7,7 +7,7 @@ use crate::query::{Input, Logic, layouts};
 use crate::recover::Recovered;
 use crate::reset::Carried;
 use pelton_checkpoint::OffsetEntry;
-use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, suggest};
+use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, StateLayout, suggest};
 use std::collections::BTreeSet;
 
 pub(crate) fn check_inputs(inputs: &[Input]) -> Result<()> {

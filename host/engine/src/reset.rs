@@ -180,7 +180,9 @@ impl Carried {
         for (operator, variable) in &self.anew_variables {
             let tables = VariableTables::new(operator, variable);
             for shard in state.shards() {
-                [&tables.entries, &tables.items, &tables.expiry].iter().try_for_each(|table| empty(shard, table))?;
+                [&tables.entries, &tables.items, &tables.expiry]
+                    .iter()
+                    .try_for_each(|table| empty(shard, table))?;
             }
         }
         Ok(())

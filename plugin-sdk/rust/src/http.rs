@@ -125,7 +125,10 @@ pub(crate) mod sender {
     pub(super) fn send(request: &Request) -> Result<Response, String> {
         ANSWER.with_borrow_mut(|answer| match answer {
             Some(answer) => answer(request),
-            None => Err("in a test, say what the server answers: `pelton::testing::sink::<f>().answer(…)`".to_owned()),
+            None => {
+                Err("in a test, say what the server answers: `pelton::testing::sink::<f>().answer(…)`"
+                    .to_owned())
+            }
         })
     }
 

@@ -9,8 +9,9 @@ use std::fmt::Write;
 const DEPTH_MAX: usize = 64;
 
 impl Array<'_> {
-    /// The rows as JSON, an object and a line break each; what is null is left out. Times are ISO 8601 in UTC, binary is
-    /// base64, decimals are texts, numbers that JSON cannot hold are null.
+    /// The rows as JSON, an object and a line break each; columns and fields that are null are left out. Values are as the
+    /// contract writes them: times in ISO 8601 and UTC, binary in base64, decimals and numbers that JSON cannot hold as
+    /// texts, maps as arrays of keys and values.
     ///
     /// # Errors
     /// If the rows are not of this schema.
@@ -24,7 +25,13 @@ impl Array<'_> {
     }
 }
 
-fn object(array: &Array<'_>, fields: &[Field], row: usize, out: &mut String, depth: usize) -> Result<(), Error> {
+fn object(
+    array: &Array<'_>,
+    fields: &[Field],
+    row: usize,
+    out: &mut String,
+    depth: usize,
+) -> Result<(), Error> {
     let mut separator = '{';
     if array.columns().len() != fields.len() {
         return Err(mismatch());
@@ -44,7 +51,13 @@ fn mismatch() -> Error {
     Error::Failed("the rows are not of the schema that was given for them".to_owned())
 }
 
-fn value(array: &Array<'_>, data_type: &DataType, row: usize, out: &mut String, depth: usize) -> Result<(), Error> {
+fn value(
+    array: &Array<'_>,
+    data_type: &DataType,
+    row: usize,
+    out: &mut String,
+    depth: usize,
+) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(Error::Failed("a column is nested too deep".to_owned()));
     }
@@ -53,10 +66,18 @@ fn value(array: &Array<'_>, data_type: &DataType, row: usize, out: &mut String, 
         return Ok(());
     }
     match (&array.data, data_type) {
-        (Data::Boolean(bits), _) => out.push_str(if bits[row / 8] >> (row % 8) & 1 == 1 { "true" } else { "false" }),
-        (Data::Float32(values), _) => float(f64::from(f32::from_le_bytes(values[row])), &f32::from_le_bytes(values[row]), out),
-        (Data::Float64(values), _) => float(f64::from_le_bytes(values[row]), &f64::from_le_bytes(values[row]), out),
-        (Data::Decimal(values), DataType::Decimal { scale, .. }) => decimal(i128::from_le_bytes(values[row]), *scale, out),
+        (Data::Boolean(bits), _) => {
+            out.push_str(if bits[row / 8] >> (row % 8) & 1 == 1 { "true" } else { "false" })
+        }
+        (Data::Float32(values), _) => {
+            float(f64::from(f32::from_le_bytes(values[row])), &f32::from_le_bytes(values[row]), out)
+        }
+        (Data::Float64(values), _) => {
+            float(f64::from_le_bytes(values[row]), &f64::from_le_bytes(values[row]), out)
+        }
+        (Data::Decimal(values), DataType::Decimal { scale, .. }) => {
+            decimal(i128::from_le_bytes(values[row]), *scale, out)
+        }
         (Data::Date(values), _) => {
             out.push('"');
             date(i64::from(i32::from_le_bytes(values[row])), out);
@@ -77,18 +98,17 @@ fn value(array: &Array<'_>, data_type: &DataType, row: usize, out: &mut String, 
             out.push_str(if separator == '[' { "[]" } else { "]" });
         }
         (Data::Map(offsets, keys, values), DataType::Map(key, field)) => {
-            let mut separator = '{';
+            let mut separator = "[";
             for item in offsets.range(row) {
-                out.push(separator);
-                separator = ',';
-                let mut name = String::new();
-                value(keys, &key.data_type, item, &mut name, depth + 1)?;
-                // The name of a member is a text whatever the key is.
-                if name.starts_with('"') { out.push_str(&name) } else { text(&name, out) }
-                out.push(':');
+                out.push_str(separator);
+                separator = ",";
+                out.push_str("{\"key\":");
+                value(keys, &key.data_type, item, out, depth + 1)?;
+                out.push_str(",\"value\":");
                 value(values, &field.data_type, item, out, depth + 1)?;
+                out.push('}');
             }
-            out.push_str(if separator == '{' { "{}" } else { "}" });
+            out.push_str(if separator == "[" { "[]" } else { "]" });
         }
         (Data::Struct(_), DataType::Struct(fields)) => object(array, fields, row, out, depth)?,
         _ => match array.integer(row) {
@@ -105,7 +125,12 @@ fn number(value: &impl std::fmt::Display, out: &mut String) {
 }
 
 fn float(value: f64, shown: &impl std::fmt::Display, out: &mut String) {
-    if value.is_finite() { number(shown, out) } else { out.push_str("null") }
+    match value {
+        value if value.is_finite() => number(shown, out),
+        value if value.is_nan() => out.push_str("\"NaN\""),
+        value if value < 0.0 => out.push_str("\"-Infinity\""),
+        _ => out.push_str("\"Infinity\""),
+    }
 }
 
 fn decimal(value: i128, scale: i8, out: &mut String) {
@@ -138,7 +163,13 @@ fn timestamp(micros: i64, is_utc: bool, out: &mut String) {
     let of_day = micros.rem_euclid(DAY);
     let (seconds, micros) = (of_day / 1_000_000, of_day % 1_000_000);
     let zone = if is_utc { "Z" } else { "" };
-    let _ = write!(out, "T{:02}:{:02}:{:02}.{micros:06}{zone}\"", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let _ = write!(
+        out,
+        "T{:02}:{:02}:{:02}.{micros:06}{zone}\"",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    );
 }
 
 fn text(value: &str, out: &mut String) {
@@ -187,13 +218,17 @@ mod tests {
         assert_eq!(shown(|out| decimal(-150, 2, out)), "\"-1.50\"");
         assert_eq!(shown(|out| decimal(5, 3, out)), "\"0.005\"");
         assert_eq!(shown(|out| decimal(7, 0, out)), "\"7\"");
-        for (days, text) in [(0, "1970-01-01"), (-1, "1969-12-31"), (15_764, "2013-02-28"), (19_782, "2024-02-29")] {
+        for (days, text) in
+            [(0, "1970-01-01"), (-1, "1969-12-31"), (15_764, "2013-02-28"), (19_782, "2024-02-29")]
+        {
             assert_eq!(shown(|out| date(days, out)), text);
         }
         assert_eq!(shown(|out| timestamp(-1, true, out)), "\"1969-12-31T23:59:59.999999Z\"");
         assert_eq!(shown(|out| timestamp(45_000_000_000, false, out)), "\"1970-01-01T12:30:00.000000\"");
         assert_eq!(shown(|out| text("a\"\\\n\u{1}水", out)), "\"a\\\"\\\\\\n\\u0001水\"");
-        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foob", "Zm9vYg==")] {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foob", "Zm9vYg==")]
+        {
             assert_eq!(shown(|out| base64(bytes, out)), format!("\"{text}\""));
         }
     }

@@ -31,8 +31,9 @@ impl Sink for Post {
     fn open(settings: Settings, input: &Schema) -> Result<Self, String> {
         let mut request = http::post(settings.url).header("content-type", settings.content_type);
         for header in settings.headers {
-            let (name, value) =
-                header.split_once(':').ok_or_else(|| format!("'headers': '{header}' is not 'Name: value'"))?;
+            let (name, value) = header
+                .split_once(':')
+                .ok_or_else(|| format!("'headers': '{header}' is not 'Name: value'"))?;
             request = request.header(name.trim(), value.trim());
         }
         Ok(Self { request, schema: input.clone(), empty: settings.empty })
@@ -84,7 +85,10 @@ mod tests {
         let config = r#"{"url": "https://a.example/in", "headers": ["Authorization: Bearer x:y"]}"#;
         let (outcome, seen) = posted(config, vec![line(Some("a \"b\""), 1), line(None, -2)], 200);
         assert_eq!(outcome, Ok(()));
-        assert_eq!((seen.len(), seen[0].method.as_str(), seen[0].url.as_str()), (1, "POST", "https://a.example/in"));
+        assert_eq!(
+            (seen.len(), seen[0].method.as_str(), seen[0].url.as_str()),
+            (1, "POST", "https://a.example/in")
+        );
         let headers = [("content-type", "application/x-ndjson"), ("Authorization", "Bearer x:y")];
         assert_eq!(seen[0].headers, headers.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use pelton_core::{Error, Plugin, PluginDigest, Result, suggest};
 use pelton_engine::PluginCode;
 use pelton_plan::PipelineFile;
-use pelton_plan::file::{PluginLimits, SpannedText};
+use pelton_plan::file::{Duration, PluginLimits, SpannedText};
 use pelton_wasm::{HttpAllowance, HttpOrigin, Limits, PluginHost, PluginSettings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -118,9 +118,8 @@ fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> R
 
 /// Whom a plugin may speak to.
 fn origins(file: &PipelineFile, named: &[SpannedText]) -> Result<Vec<HttpOrigin>> {
-    let origin = |text: &SpannedText| {
-        HttpOrigin::parse(&text.value).map_err(|why| file.text().error(text.span, why))
-    };
+    let origin =
+        |text: &SpannedText| HttpOrigin::parse(&text.value).map_err(|why| file.text().error(text.span, why));
     named.iter().map(origin).collect()
 }
 

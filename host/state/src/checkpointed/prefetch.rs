@@ -31,11 +31,7 @@ pub(super) struct Prefetch {
 impl Prefetch {
     /// `order`: the files that may be asked for, ascending or descending; `sizes`: how many bytes they have, as far as
     /// that is known.
-    pub(super) fn new(
-        files: &Arc<dyn FileManager>,
-        order: Vec<Name>,
-        sizes: &StoredFiles,
-    ) -> Self {
+    pub(super) fn new(files: &Arc<dyn FileManager>, order: Vec<Name>, sizes: &StoredFiles) -> Self {
         let largest = order.iter().filter_map(|name| sizes.get(name)).max().copied().unwrap_or(0);
         let at_once = (BYTES_MAX / largest.max(1)).clamp(1, FILES_MAX as u64) as usize;
         let descending = !order.is_sorted();

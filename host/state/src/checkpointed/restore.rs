@@ -54,11 +54,7 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
 }
 
 /// Finds the files to be replayed, the last first, and where the sweep goes on.
-async fn check(
-    store: &mut CheckpointedStateStore,
-    last: Link,
-    sizes: &StoredFiles,
-) -> Result<Vec<Checked>> {
+async fn check(store: &mut CheckpointedStateStore, last: Link, sizes: &StoredFiles) -> Result<Vec<Checked>> {
     let order = sizes.keys().rev().skip_while(|(batch, _)| *batch > last.batch).cloned().collect();
     let mut prefetch = Prefetch::new(&store.files, order, sizes);
     let kept_max = KEPT_BYTES_MAX.min(store.tables.memory_max() / 4);

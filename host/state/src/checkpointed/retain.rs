@@ -35,12 +35,10 @@ impl Needs {
 
     /// These files are there, and of the time from the first of a chain to its last no others count than its own.
     pub(super) fn stored(&mut self, stored: StoredFiles, chain: &[Link]) {
-        let own: BTreeSet<(BatchId, String)> =
-            chain.iter().map(|link| (link.batch, link.path())).collect();
+        let own: BTreeSet<(BatchId, String)> = chain.iter().map(|link| (link.batch, link.path())).collect();
         let (first, last) = (own.first().map(|(batch, _)| *batch), own.last().map(|(batch, _)| *batch));
-        let is_left = |file: &(BatchId, String)| {
-            Some(file.0) >= first && Some(file.0) <= last && !own.contains(file)
-        };
+        let is_left =
+            |file: &(BatchId, String)| Some(file.0) >= first && Some(file.0) <= last && !own.contains(file);
         let (left, stored): (BTreeSet<_>, BTreeSet<_>) = stored.into_keys().partition(is_left);
         self.left.extend(left.into_iter().map(|(_, path)| path));
         self.stored = Some(stored);
@@ -95,5 +93,8 @@ impl Needs {
 /// The files that are there.
 pub(super) async fn stored(files: &dyn FileManager) -> Result<StoredFiles> {
     let files = files.list(DIRECTORY).await?;
-    Ok(files.into_iter().filter_map(|info| Some(((batch_of(&info.path)?, info.path), info.size_bytes))).collect())
+    Ok(files
+        .into_iter()
+        .filter_map(|info| Some(((batch_of(&info.path)?, info.path), info.size_bytes)))
+        .collect())
 }

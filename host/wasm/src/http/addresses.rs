@@ -28,7 +28,7 @@ impl Resolve for PublicAddresses {
                 )
                 .into());
             }
-            Ok(Box::new(kept.into_iter()) as Addrs)
+            Ok::<Addrs, Box<dyn std::error::Error + Send + Sync>>(Box::new(kept.into_iter()))
         })
     }
 }
@@ -86,9 +86,27 @@ mod tests {
     fn addresses_inside_are_told_from_those_outside() {
         let private = |text: &str| is_private(text.parse().expect("an address"));
         for inside in [
-            "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "100.64.0.1",
-            "255.255.255.255", "224.0.0.1", "198.18.0.1", "::1", "::", "fe80::1", "fd00::1", "ff02::1", "fec0::1",
-            "::ffff:127.0.0.1", "64:ff9b::10.0.0.1", "2002:7f00:1::", "2001:db8::1", "2001::1",
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "100.64.0.1",
+            "255.255.255.255",
+            "224.0.0.1",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "fec0::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "2001::1",
         ] {
             assert!(private(inside), "{inside}");
         }

@@ -31,8 +31,17 @@ const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
 /// Headers that say how a message is framed or where it goes: those are the host's.
 const RESERVED: [&str; 11] = [
-    "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect",
-    "proxy-authorization", "proxy-connection",
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+    "proxy-authorization",
+    "proxy-connection",
 ];
 
 /// The header by which a server knows a request that it has had already.
@@ -50,7 +59,8 @@ pub struct HttpAllowance {
 impl HttpAllowance {
     /// Names that are allowed to lead inside: those that are listed so, and those that cannot lead anywhere else.
     fn private_names(&self) -> BTreeSet<String> {
-        let is_local = |origin: &&HttpOrigin| origin.host() == "localhost" || origin.host().ends_with(".localhost");
+        let is_local =
+            |origin: &&HttpOrigin| origin.host() == "localhost" || origin.host().ends_with(".localhost");
         let local = self.origins.iter().filter(is_local);
         self.private.iter().chain(local).map(|origin| origin.host().to_owned()).collect()
     }
@@ -114,7 +124,9 @@ impl Http {
         while let Some(piece) = answer.chunk().await.map_err(|why| self.failed(&why))? {
             if (body.len() + piece.len()) as u64 > self.response_bytes {
                 let limit = bytes_text(self.response_bytes);
-                return Err(Failure::Failed(format!("the answer is longer than {limit} (limit http_response)")));
+                return Err(Failure::Failed(format!(
+                    "the answer is longer than {limit} (limit http_response)"
+                )));
             }
             body.extend_from_slice(&piece);
         }
@@ -199,12 +211,14 @@ fn checked_headers(given: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let shown = crate::limits::clean_text(name, 80);
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("'{shown}' names no header"))?;
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("'{shown}' names no header"))?;
         if RESERVED.contains(&name.as_str()) {
             return Err(format!("the header '{name}' is the host's own"));
         }
-        let value = HeaderValue::from_str(value)
-            .map_err(|_| format!("the header '{name}' has a value with other than visible ASCII characters"))?;
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            format!("the header '{name}' has a value with other than visible ASCII characters")
+        })?;
         headers.append(name, value);
     }
     Ok(headers)

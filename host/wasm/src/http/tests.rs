@@ -31,7 +31,8 @@ fn server(answer: &'static str) -> (u16, JoinHandle<String>) {
 }
 
 fn http(origins: &[String], private: &[String], limits: Limits) -> Granted {
-    let parse = |texts: &[String]| texts.iter().map(|text| HttpOrigin::parse(text).expect("an origin")).collect();
+    let parse =
+        |texts: &[String]| texts.iter().map(|text| HttpOrigin::parse(text).expect("an origin")).collect();
     let allowed = HttpAllowance { origins: parse(origins), private: parse(private) };
     Granted::new(Arc::new(Http::new(allowed, &limits)), "q-7-0".to_owned())
 }
@@ -69,7 +70,10 @@ fn a_request_arrives_with_a_key_and_its_answer_comes_back() {
     // The next one has another.
     let (port, thread) = server("HTTP/1.1 204 No Content\r\n\r\n");
     http.http = Arc::new(Http::new(
-        HttpAllowance { origins: vec![HttpOrigin::parse(&format!("http://127.0.0.1:{port}")).unwrap()], ..HttpAllowance::default() },
+        HttpAllowance {
+            origins: vec![HttpOrigin::parse(&format!("http://127.0.0.1:{port}")).unwrap()],
+            ..HttpAllowance::default()
+        },
         &Limits::default(),
     ));
     http.send(post(&format!("http://127.0.0.1:{port}/"))).expect("an answer");
@@ -78,7 +82,8 @@ fn a_request_arrives_with_a_key_and_its_answer_comes_back() {
 
 #[test]
 fn a_redirect_is_an_answer_and_leads_nowhere_by_itself() {
-    let (port, thread) = server("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n");
+    let (port, thread) =
+        server("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n");
     let mut http = http(&[format!("http://127.0.0.1:{port}")], &[], Limits::default());
     let answer = http.send(post(&format!("http://127.0.0.1:{port}/"))).expect("an answer");
     assert_eq!(answer.status, 302);

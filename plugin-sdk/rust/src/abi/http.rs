@@ -47,7 +47,11 @@ pub(crate) fn send(request: &Request) -> Result<Response, String> {
     if case & 0xff != 0 {
         return Err(given(2).as_str().to_owned());
     }
-    Ok(Response { status: first as u16, headers: headers_of(result[2], result[3]), body: given(4).as_slice().to_vec() })
+    Ok(Response {
+        status: first as u16,
+        headers: headers_of(result[2], result[3]),
+        body: given(4).as_slice().to_vec(),
+    })
 }
 
 /// A list of pairs of texts, each of which is a piece of its own.

@@ -53,11 +53,7 @@ pub fn sum_v2<'a>(key: Option<&'a str>, rows: Rows<'_, Event>, state: &mut Group
     Kept { k: key, kept: format!("{:?}", state.get_option()) }
 }
 
-fn shown<S: State + Debug>(
-    value: &ValueState<S>,
-    list: &ListState<S>,
-    map: &MapState<i64, S>,
-) -> String {
+fn shown<S: State + Debug>(value: &ValueState<S>, list: &ListState<S>, map: &MapState<i64, S>) -> String {
     let list: Vec<&S> = list.iter().collect();
     let map: Vec<(&i64, &S)> = map.iter().collect();
     format!("{:?} {list:?} {map:?}", value.get())

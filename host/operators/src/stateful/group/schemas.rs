@@ -260,7 +260,7 @@ impl Variable {
                 let keys: Vec<&[u8]> = places.iter().filter_map(|at| keys.get(*at).copied()).collect();
                 let new: Vec<Bytes> = match &fits {
                     Fits::AsItIs => old.iter().map(|row| [&current[..], row].concat().into()).collect(),
-                    _ => self.renewed((stored, &fits), function, &keys, &old, &current)?,
+                    _ => self.renewed((stored.as_ref(), &fits), function, &keys, &old, &current)?,
                 };
                 places.iter().zip(new).for_each(|(at, new)| values[*at] = new);
             }

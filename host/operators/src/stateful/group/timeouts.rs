@@ -143,7 +143,7 @@ impl Timeouts {
     /// What is kept of groups, whose keys ascend: of the first, as many as have room. Values of older schemas are made
     /// to fit.
     fn read(&self, shard: &mut Shard<'_, '_>, keys: &[Bytes]) -> Result<Vec<Entry>> {
-        let mut entries = read_within(shard.state, &self.table, keys, STATE_BYTES_MAX)?;
+        let mut entries = read_within(&*shard.state, &self.table, keys, STATE_BYTES_MAX)?;
         if let (Some(variable), Some(known)) = (&self.variable, &mut shard.known)
             && !Variable::are_current(known, entries.iter().filter_map(|entry| entry.value.as_ref()))
         {

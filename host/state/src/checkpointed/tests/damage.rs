@@ -131,7 +131,9 @@ fn an_error_says_what_is_lost_and_how_to_go_on() {
         assert!(error.message().contains(&what), "{error}");
         let error = open_with(&query, &file, None).await.unwrap_err();
         assert!(
-            error.message().contains(&format!("{file} is missing. It says what micro-batch 2 changed in tables")),
+            error
+                .message()
+                .contains(&format!("{file} is missing. It says what micro-batch 2 changed in tables")),
             "{error}"
         );
         query.commit = Some(StateCommit(serde_json::json!({"format": 7})));

@@ -41,7 +41,7 @@ impl Entries {
 
     /// What is stored under keys, of the first at least: see [`read_within`].
     pub(super) fn read(&self, shard: &Shard<'_, '_>, keys: &[Bytes], bytes_max: usize) -> Result<Vec<Entry>> {
-        read_within(shard.state, &self.table, keys, bytes_max)
+        read_within(&*shard.state, &self.table, keys, bytes_max)
     }
 
     /// Where the index has keys.

@@ -85,7 +85,7 @@ impl Lists {
             counts.push((end - start) as u32);
         }
         let mut values = Vec::new();
-        for entry in read_within(shard.state, &self.items, &asked, bytes_max)? {
+        for entry in read_within(&*shard.state, &self.items, &asked, bytes_max)? {
             values.push(entry.value.ok_or_else(|| damaged(&self.items))?);
         }
         Ok(Loaded { keys: Vec::new(), values, counts }.whole_groups())

@@ -139,7 +139,7 @@ impl Maps {
         bytes_max: usize,
     ) -> Result<Loaded> {
         let places: Vec<Bytes> = asked.iter().map(|(_, key)| key.clone()).collect();
-        let found = read_within(shard.state, &self.entries.table, &places, bytes_max)?;
+        let found = read_within(&*shard.state, &self.entries.table, &places, bytes_max)?;
         // The first group that is not there as a whole.
         let whole = asked.get(found.len()).map_or(keys.len(), |(group, _)| *group);
         let mut loaded = Loaded { counts: vec![0; whole], ..Loaded::default() };

@@ -52,14 +52,14 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Without the groups of whose entries some were not read.
     pub(super) fn whole_groups(mut self) -> Self {
-        let mut entries = 0;
-        let is_whole = |count: &u32| {
+        let (mut whole, mut entries) = (0, 0);
+        for count in &self.counts {
             let end = entries + *count as usize;
-            let is_whole = end <= self.values.len();
-            entries = if is_whole { end } else { entries };
-            is_whole
-        };
-        let whole = self.counts.iter().take_while(|count| is_whole(count)).count();
+            if end > self.values.len() {
+                break;
+            }
+            (whole, entries) = (whole + 1, end);
+        }
         self.counts.truncate(whole);
         self.values.truncate(entries);
         self

@@ -57,9 +57,7 @@ fn opened(plugin: &WasmPlugin, info: &FunctionInfo, input: &SchemaRef, key: &str
             let field = plugin.scalar(name, input.clone())?.field();
             Opened::Rows(Some(Arc::new(Schema::new(vec![field]))))
         }
-        FunctionKind::Transform => {
-            Opened::Rows(Some(plugin.transform(name, input.clone())?.output_schema()))
-        }
+        FunctionKind::Transform => Opened::Rows(Some(plugin.transform(name, input.clone())?.output_schema())),
         FunctionKind::Stateful => {
             let function = plugin.stateful(name, columns("--key", key)?, input.clone())?;
             Opened::Groups(function.signature().clone())
@@ -69,7 +67,9 @@ fn opened(plugin: &WasmPlugin, info: &FunctionInfo, input: &SchemaRef, key: &str
             Opened::Rows(None)
         }
         FunctionKind::Aggregate => {
-            return Err(Error::invalid(format!("'{name}' is an aggregate function, which cannot be opened yet")));
+            return Err(Error::invalid(format!(
+                "'{name}' is an aggregate function, which cannot be opened yet"
+            )));
         }
     })
 }
@@ -87,7 +87,12 @@ impl Opened {
                     ("reads", reads(signature, input).join(", ")),
                     ("gives", columns_name(signature.output.fields())),
                 ];
-                facts.extend(signature.variables.iter().map(|variable| ("keeps", variable_text(variable, signature, input))));
+                facts.extend(
+                    signature
+                        .variables
+                        .iter()
+                        .map(|variable| ("keeps", variable_text(variable, signature, input))),
+                );
                 facts
             }
         }

@@ -34,6 +34,7 @@ pub(super) struct Returned {
 
 /// Runs the case. The error says why the case itself cannot be run.
 pub(super) fn of(subject: &Subject, case: &Case) -> Result<Answer, String> {
+    case.is_of_one_kind()?;
     let columns = parse_columns(&case.schema, "UTC").map_err(|why| format!("schema: {why}"))?;
     let schema = Arc::new(Schema::new(columns));
     let rows = rows_of(&case.rows, &schema)?;

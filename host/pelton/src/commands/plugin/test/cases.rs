@@ -52,6 +52,25 @@ pub(super) enum Kind {
     Stateful,
 }
 
+impl Case {
+    /// Functions over rows and functions over groups are given other things.
+    pub(super) fn is_of_one_kind(&self) -> Result<(), String> {
+        let has_groups = !(self.groups.is_empty() && self.key.is_empty() && self.migrate.is_none());
+        match self.kind {
+            Kind::Stateful if !self.rows.is_empty() => {
+                Err("a case of kind 'stateful' has its rows in 'groups'".to_owned())
+            }
+            Kind::Stateful if !self.groups.is_empty() && self.migrate.is_some() => {
+                Err("a case has either 'groups' or 'migrate'".to_owned())
+            }
+            Kind::Scalar | Kind::Transform if has_groups => {
+                Err("'key', 'groups' and 'migrate' are for cases of kind 'stateful'".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Why a stateful function is called.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -55,7 +55,8 @@ fn same_kept(expect: &Expect, found: Option<&Kept>) -> Result<(), String> {
         (Some(expected), Some(groups)) => (expected, groups),
         (None, None) => return Ok(()),
         (None, Some(_)) => {
-            return Err("of a stateful function a case expects 'groups', too: what they have after the call".to_owned());
+            return Err("of a stateful function a case expects 'groups', too: what they have after the call"
+                .to_owned());
         }
         (Some(_), None) => return Err("after a migration there are no 'groups' to be compared".to_owned()),
     };

@@ -10,8 +10,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::parse_columns;
 use pelton_core::{
-    CallScope, GroupForm, GroupInput, GroupOutput, GroupReason, Plugin, StateAction, StateChanges, StateEntries,
-    StateVariable, StatefulFunction, StatefulSignature, TimeMode, Timer, VariableKind, VariableLayout,
+    CallScope, GroupForm, GroupInput, GroupOutput, GroupReason, Plugin, StateAction, StateChanges,
+    StateEntries, StateVariable, StatefulFunction, StatefulSignature, TimeMode, Timer, VariableKind,
+    VariableLayout,
 };
 use pelton_wasm::WasmPlugin;
 use std::collections::BTreeMap;
@@ -79,7 +80,9 @@ fn columns(what: &str, ddl: &str) -> Result<SchemaRef, String> {
     if ddl.is_empty() {
         return Ok(Arc::new(Schema::empty()));
     }
-    parse_columns(ddl, "UTC").map(|columns| Arc::new(Schema::new(columns))).map_err(|why| format!("{what}: {why}"))
+    parse_columns(ddl, "UTC")
+        .map(|columns| Arc::new(Schema::new(columns)))
+        .map_err(|why| format!("{what}: {why}"))
 }
 
 fn unknown_variable(name: &str, variables: &[StateVariable]) -> String {
@@ -125,7 +128,7 @@ fn groups(
     }
     let none = Vec::new();
     let entries = |variable: &StateVariable| {
-        let of_group = |group: &'_ Group| group.state.get(&variable.name).unwrap_or(&none).clone();
+        let of_group = |group: &Group| group.state.get(&variable.name).unwrap_or(&none).clone();
         let (rows, offsets) = by_group(case, &variable.entries, of_group)?;
         Ok::<_, String>(StateEntries { rows, offsets })
     };
@@ -136,7 +139,8 @@ fn groups(
         }
     }
     let fired = (0..).zip(&case.groups).filter_map(|(group, given)| Some((group, given.fired.as_ref()?)));
-    let fired = fired.map(|(group, timer)| Ok(Timer { group, name: timer.name.clone(), at: micros(&timer.at)? }));
+    let fired =
+        fired.map(|(group, timer)| Ok(Timer { group, name: timer.name.clone(), at: micros(&timer.at)? }));
     Ok(GroupInput {
         reason: match case.reason {
             Reason::Data => GroupReason::Data,
@@ -153,10 +157,10 @@ fn groups(
 }
 
 /// Rows of all groups one after the other, and where each one's begin.
-fn by_group<R: AsRef<[Row]>>(
-    case: &Case,
+fn by_group<'c, R: AsRef<[Row]>>(
+    case: &'c Case,
     schema: &SchemaRef,
-    of: impl Fn(&'_ Group) -> R,
+    of: impl Fn(&'c Group) -> R,
 ) -> Result<(RecordBatch, Vec<u32>), String> {
     let (mut all, mut offsets) = (Vec::new(), vec![0]);
     for group in &case.groups {
@@ -174,7 +178,11 @@ fn sorted(timers: &[NamedTime]) -> Result<Vec<(i64, String)>, String> {
 }
 
 /// What the groups have after the call.
-fn after(input: &GroupInput, output: &GroupOutput, signature: &StatefulSignature) -> Result<Vec<Held>, String> {
+fn after(
+    input: &GroupInput,
+    output: &GroupOutput,
+    signature: &StatefulSignature,
+) -> Result<Vec<Held>, String> {
     let mut all = vec![Held::default(); input.groups()];
     for (number, variable) in signature.variables.iter().enumerate() {
         let given = &input.state[number];
@@ -192,7 +200,10 @@ fn after(input: &GroupInput, output: &GroupOutput, signature: &StatefulSignature
         }
     }
     output.timeouts.iter().for_each(|(group, at)| all[*group as usize].timeout = Some(*at));
-    input.pending.iter().for_each(|timer| all[timer.group as usize].timers.push((timer.at, timer.name.clone())));
+    input
+        .pending
+        .iter()
+        .for_each(|timer| all[timer.group as usize].timers.push((timer.at, timer.name.clone())));
     for timer in &output.timers {
         let timers = &mut all[timer.group as usize].timers;
         timers.retain(|(_, name)| *name != timer.name);
@@ -207,6 +218,9 @@ struct Entries(Vec<(String, String)>);
 
 impl Entries {
     fn of(rows: &RecordBatch, variable: &StateVariable) -> Result<Self, String> {
+        if rows.num_rows() == 0 {
+            return Ok(Self(Vec::new()));
+        }
         let width = variable.key.fields().len();
         let keys = rows.project(&(0..width).collect::<Vec<_>>()).map_err(|why| why.to_string())?;
         let keys = if width == 0 { vec![String::new(); rows.num_rows()] } else { lines(&keys)? };
@@ -221,7 +235,8 @@ fn change(
     group: u32,
     variable: &StateVariable,
 ) -> Result<(), String> {
-    let (put, removed) = (Entries::of(&changes.put, variable)?.0, lines(&changes.remove)?);
+    let removed = if changes.remove.num_rows() == 0 { Vec::new() } else { lines(&changes.remove)? };
+    let put = Entries::of(&changes.put, variable)?.0;
     let (mut put, mut removed) = (put.into_iter(), removed.into_iter());
     for (of, action) in changes.groups.iter().zip(&changes.actions) {
         let is_own = *of == group;
@@ -259,7 +274,8 @@ fn shown(entries: Vec<(String, String)>, kind: VariableKind) -> Vec<String> {
 
 impl Kept {
     fn new(groups: Option<Vec<Held>>, signature: &StatefulSignature) -> Self {
-        let of = |variable: &StateVariable| (variable.name.clone(), (variable.entries.clone(), variable.kind));
+        let of =
+            |variable: &StateVariable| (variable.name.clone(), (variable.entries.clone(), variable.kind));
         Self {
             groups,
             schemas: signature.variables.iter().map(of).collect(),

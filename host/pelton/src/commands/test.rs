@@ -68,7 +68,7 @@ fn verdict(path: &Path, differences: &[String], print: Option<ScriptPrint>) -> R
     match print {
         Some(ScriptPrint::Json) if differences.is_empty() => Ok(()),
         Some(ScriptPrint::Json) => {
-            eprintln!("{text}");
+            crate::report::say(text);
             Ok(())
         }
         None => print_line(&text),

@@ -4,6 +4,7 @@
 mod vendored;
 
 use crate::cli::{Language, NewArgs};
+use crate::report::say;
 use include_dir::{Dir, include_dir};
 use pelton_core::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -28,8 +29,9 @@ pub(crate) fn run(arguments: &NewArgs) -> Result<()> {
         write(&folder.join(path), &contents)?;
     }
     super::super::print_line(name)?;
-    eprintln!("next:\n  cd {name}\n  pelton plugin build\n  pelton plugin test {name}.wasm cases/*.json");
-    eprintln!("  pelton run pipeline.yaml");
+    say(format_args!(
+        "next:\n  cd {name}\n  pelton plugin build\n  pelton plugin test {name}.wasm cases/*.json\n  pelton run pipeline.yaml"
+    ));
     Ok(())
 }
 

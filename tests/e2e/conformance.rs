@@ -42,7 +42,8 @@ fn functions_over_groups_in_rust_conform() -> Result<()> {
 
 #[test]
 fn functions_over_groups_in_c_conform() -> Result<()> {
-    passes("totals-c.wasm", TOTALS)
+    passes("totals-c.wasm", TOTALS)?;
+    passes("visits-c.wasm", GROUPS)
 }
 
 /// What a function keeps, sets and deletes is compared, and not what it puts out alone.

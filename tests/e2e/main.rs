@@ -33,3 +33,5 @@ mod runs;
 mod tables;
 /// State that a function's earlier version has left.
 mod versions;
+/// Rows that a plugin posts to a web server.
+mod webhook;

@@ -142,9 +142,9 @@ static void pelton_fail_call(pelton_group *group, pelton_text message);
 /* Beside functions over rows, or alone. */
 #define PELTON_PLUGIN_WITH_GROUPS(name, version, functions, groups)                                            \
     static const pelton_plugin pelton_this = {name,   version,              functions,         PELTON_COUNT(functions), \
-                                              groups, PELTON_COUNT(groups), pelton_group_texts};
+                                              groups, PELTON_COUNT(groups), pelton_group_texts,     NULL,  0, NULL};
 #define PELTON_GROUPS_PLUGIN(name, version, groups) \
-    static const pelton_plugin pelton_this = {name, version, NULL, 0, groups, PELTON_COUNT(groups), pelton_group_texts};
+    static const pelton_plugin pelton_this = {name, version, NULL, 0, groups, PELTON_COUNT(groups), pelton_group_texts, NULL, 0, NULL};
 
 #include "pelton_groups_runtime.h"
 

@@ -47,6 +47,10 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// Two micro-batches of two rows.
 fn run(folder: &Path, url: &str, allow: &str) -> Result<Finished> {
+    run_with(folder, "webhook.wasm", "{filter: a <> 2}", url, allow)
+}
+
+fn run_with(folder: &Path, wasm: &str, step: &str, url: &str, allow: &str) -> Result<Finished> {
     let (file, shown) = (folder.join("posted.yaml"), folder.display());
     std::fs::create_dir_all(folder.join("in"))?;
     for (name, rows) in [("0", "{\"a\":1}\n{\"a\":2}\n"), ("1", "{\"a\":3}\n{\"a\":4}\n")] {
@@ -57,9 +61,9 @@ fn run(folder: &Path, url: &str, allow: &str) -> Result<Finished> {
         format!(
             "name: posted\nplugins:\n  webhook: {{path: '{}', config: {{url: '{url}'}}, allow: {{{allow}}}}}\nsources:\n  s: \
              {{connector: file, path: '{shown}/in/*.jsonl', format: json, schema: 'a long', max_files_per_trigger: \
-             1}}\nsteps: [{{filter: a <> 2}}]\nsink: {{connector: plugin, plugin: webhook.post}}\ncheckpoint: \
+             1}}\nsteps: [{step}]\nsink: {{connector: plugin, plugin: webhook.post}}\ncheckpoint: \
              '{shown}/checkpoint'\n",
-            plugin("webhook.wasm")?.display()
+            plugin(wasm)?.display()
         ),
     )?;
     Pelton::new(["run", "--trigger", "available_now"])?.arg(&file).output()
@@ -82,6 +86,23 @@ fn a_micro_batch_that_comes_again_has_the_same_key_and_the_same_rows() -> Result
     let keys: Vec<_> = parts.iter().filter_map(|(head, _)| header(head, "idempotency-key")).collect();
     ensure!(keys.len() == 3 && keys[1] == keys[2] && keys[0] != keys[1], "{keys:?}");
     ensure!(keys[1].ends_with("-1-0-0"), "micro-batch, part, request: {keys:?}");
+    Ok(())
+}
+
+#[test]
+fn a_plugin_in_c_posts_too() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (origin, thread) = server(&[200, 200])?;
+    let step = "{select: [\"concat('n', a) AS text\"]}";
+    let done =
+        run_with(folder.path(), "post-c.wasm", step, &format!("{origin}/c"), &format!("http: ['{origin}']"))?;
+    ensure!(done.code == Some(0), "{}", done.stderr);
+    let came = thread.join().map_err(|_| anyhow::anyhow!("the server died"))??;
+    ensure!(
+        came[0].starts_with("POST /c HTTP/1.1\r\n") && came[0].contains("content-type: text/plain\r\n"),
+        "{came:?}"
+    );
+    ensure!(came[0].ends_with("\r\n\r\nn1\nn2\n") && came[1].ends_with("\r\n\r\nn3\nn4\n"), "{came:?}");
     Ok(())
 }
 

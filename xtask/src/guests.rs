@@ -36,6 +36,7 @@ pub(crate) fn build_all(workspace: &Workspace) -> Result<()> {
     c_guest(workspace, "flights-c")?;
     c_guest(workspace, "totals-c")?;
     c_guest(workspace, "visits-c")?;
+    c_guest(workspace, "post-c")?;
     wat_guest(workspace)?;
     eprintln!("   plugins: {}", workspace.shown(&workspace.plugins()));
     Ok(())

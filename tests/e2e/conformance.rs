@@ -70,6 +70,42 @@ fn cases_of_groups_fail_if_state_or_times_differ() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn what_a_function_over_groups_keeps_is_shown() -> Result<()> {
+    let inspect = |more: &[&str]| {
+        let columns = [
+            "--key",
+            "user: string NOT NULL",
+            "--input-schema",
+            "page: string NOT NULL, at: timestamp NOT NULL",
+        ];
+        let command = Pelton::new(["plugin", "inspect", "--function", "visits"])?;
+        Ok::<_, anyhow::Error>(
+            command
+                .args(columns)
+                .args(more.iter().copied())
+                .arg(plugin("conformance.wasm")?)
+                .succeed()?
+                .stdout,
+        )
+    };
+    let words = inspect(&[])?;
+    for line in [
+        "  form    processor: any number of rows a group",
+        "  time    named timers by processing time",
+        "  reads   page, at",
+        "  keeps   count: value v1 (value: long)",
+        "  keeps   recent: list v1 (value: string); loads last 2",
+        "  keeps   pages: map v2 (key: string) to (visits: long, last: timestamp); loads keyed by page; gone 86400000 ms after \
+         its last write",
+    ] {
+        ensure!(words.lines().any(|found| found == line), "{line}\nis not in\n{words}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&inspect(&["--format", "json"])?)?;
+    ensure!(json["form"] == "processor" && json["variables"][2]["ttl_ms"] == 86_400_000, "{json}");
+    Ok(())
+}
+
 /// A test that cannot fail is none: the flights cases must not pass on another plugin.
 #[test]
 fn cases_fail_on_a_plugin_that_answers_otherwise() -> Result<()> {

@@ -93,7 +93,7 @@ fn a_micro_batch_that_comes_again_has_the_same_key_and_the_same_rows() -> Result
 fn a_plugin_in_c_posts_too() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (origin, thread) = server(&[200, 200])?;
-    let step = "{select: [\"concat('n', a) AS text\"]}";
+    let step = "{select: [\"concat('n', CAST(a AS string)) AS text\"]}";
     let done =
         run_with(folder.path(), "post-c.wasm", step, &format!("{origin}/c"), &format!("http: ['{origin}']"))?;
     ensure!(done.code == Some(0), "{}", done.stderr);

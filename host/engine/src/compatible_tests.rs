@@ -282,9 +282,7 @@ fn the_one_value_of_a_group_is_not_dropped_or_renamed() {
         change(&mut now);
         goes_on(&[function()], &[now], &BTreeSet::new()).unwrap_err()
     };
-    for change in
-        [|now: &mut StateLayout| drop(now.variables.pop()), |now| now.variables[1].name = "v".into()]
-    {
-        assert!(refused(change).message().contains("the value of a group has another name"));
-    }
+    let expected = "the value of a group has another name";
+    assert!(refused(|now| now.variables.truncate(1)).message().contains(expected));
+    assert!(refused(|now| now.variables[1].name = "v".into()).message().contains(expected));
 }

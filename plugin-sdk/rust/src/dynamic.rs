@@ -40,6 +40,7 @@ use crate::function::{Entry, Exported, Function, Reply};
 use crate::output::Build;
 use crate::sink::{BatchPart, SinkFunction};
 use crate::types::Schema;
+use std::marker::PhantomData;
 
 pub use crate::array::Array as Rows;
 pub use crate::output::AnyBuilder;
@@ -89,7 +90,7 @@ pub trait Sink: Sized + 'static {
 }
 
 /// Makes a [`Sink`] a function of a plugin: `pelton::plugin!(functions: [AnySink<Post>])`.
-pub struct AnySink<S>(S);
+pub struct AnySink<S>(PhantomData<S>);
 
 impl<S: Sink> Exported for AnySink<S> {
     const ENTRY: Entry = Entry::sink::<Self>(S::NAME, S::DOC);

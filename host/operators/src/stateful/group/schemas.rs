@@ -164,12 +164,12 @@ impl Variable {
             fields.iter().position(|now| now.name() == field.name()).is_some_and(|now| now != at)
         };
         let narrowed = |field: &arrow::datatypes::FieldRef| {
-            let what = format!(
+            Error::invalid(format!(
                 "the variable '{name}' is stored with a field `{}: {}` that may be null, and now it may not",
                 field.name(),
                 type_name(field.data_type())
-            );
-            Err(Error::invalid(what).hint("count up the variable's version and migrate older values"))
+            ))
+            .hint("count up the variable's version and migrate older values")
         };
         if stored.len() == fields.len()
             && stored.iter().zip(fields).all(|(a, b)| same(a.data_type(), b.data_type()))
@@ -177,14 +177,14 @@ impl Variable {
         {
             let mut pairs = stored.iter().zip(fields);
             return match pairs.find(|(old, now)| old.is_nullable() && !now.is_nullable()) {
-                Some((_, now)) => narrowed(now),
+                Some((_, now)) => Err(narrowed(now)),
                 None => Ok(Fits::AsItIs),
             };
         }
         let place = |field: &arrow::datatypes::FieldRef| {
             let at = stored.iter().position(|old| old.name() == field.name());
             match at {
-                Some(at) if stored[at].is_nullable() && !field.is_nullable() => narrowed(field),
+                Some(at) if stored[at].is_nullable() && !field.is_nullable() => Err(narrowed(field)),
                 Some(at) if same(stored[at].data_type(), field.data_type()) => Ok(Some(at)),
                 None if field.is_nullable() => Ok(None),
                 _ => Err(Error::invalid(format!(

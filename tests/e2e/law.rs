@@ -36,6 +36,7 @@ const RULES: [(&str, &[&str], &str); 21] = [
     ("running-total", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("top-k", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("dedup-key", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("webhook", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];

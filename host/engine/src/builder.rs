@@ -236,17 +236,18 @@ impl QueryBuilder {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
         if let Some(state) = &mut self.state {
-            carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+            carried.clear(state.as_mut())?;
         }
-        let with_aside = |logic| [layouts(logic), carried.aside.clone()].concat();
-        let mut layout = None;
+        // A micro-batch that runs again leaves what its own plugins describe.
+        let rerun_layouts = rerun_logic.as_ref().map(|rerun| carried.recorded(layouts(rerun), &carried.then));
+        let before = rerun_layouts.as_deref().unwrap_or(&carried.then);
+        let (mut layout, mut rerun_layout) = (None, None);
         if self.state.is_some() {
-            layout = Some(checkpoint.save_layouts(&with_aside(&logic)).await?);
+            layout = Some(checkpoint.save_layouts(&carried.recorded(layouts(&logic), before)).await?);
+            if let Some(rerun) = &rerun_layouts {
+                rerun_layout = Some(checkpoint.save_layouts(rerun).await?);
+            }
         }
-        let rerun_layout = match &rerun_logic {
-            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&with_aside(rerun)).await?),
-            _ => None,
-        };
         let schema = logic.dataflow.schema();
         let query_id = checkpoint.metadata().query_id.clone();
         let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
@@ -309,7 +310,10 @@ impl QueryBuilder {
         if self.rerun_with_current_plugins {
             return Ok((None, carried));
         }
-        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic, accepted)?;
+        let rerun = self.rerun_logic.as_ref().unwrap_or(logic);
+        let mut leaves = carried.recorded(layouts(rerun), &carried.then);
+        leaves.retain(|layout| !layout.set_aside);
+        fit::check_rerun(*batch_id, entry, (rerun, &leaves), logic, accepted)?;
         Ok((self.rerun_logic.take(), carried))
     }
 

@@ -104,7 +104,11 @@ impl Assembly {
     pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
         let overrides = Overrides::new(&arguments.plugins, files)?;
         let stores = Stores::new(std::env::vars());
-        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None, reset: ResetState::Nothing })
+        let host = match arguments.fresh_instances {
+            true => crate::plugins::host_of_fresh_instances()?,
+            false => crate::plugins::host()?,
+        };
+        Ok(Self { host, stores, overrides, given: None, reset: ResetState::Nothing })
     }
 
     /// The queries' sources, sink, clock and checkpoint are these, whatever their files say.

@@ -29,6 +29,11 @@ impl<'a> Cursor<'a> {
         self.bytes.len()
     }
 
+    /// What is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Fault> {
         let (taken, rest) = self.bytes.split_at_checked(len).ok_or("the bytes end within a value")?;
         self.bytes = rest;

@@ -108,6 +108,32 @@ fn recursion_is_refused_or_cut() {
 }
 
 #[test]
+fn the_frame_of_a_registry_says_which_type_it_holds() {
+    let framed = |options: &ProtobufOptions, frames: &[&[u8]]| {
+        let records: Vec<Vec<u8>> =
+            frames.iter().map(|frame| [&[0, 0, 0, 0, 7], *frame, &[8, 5]].concat()).collect();
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).chain([&[1, 2][..]]).collect();
+        let decoded = decoder(options, None).unwrap().decode_records(&records, &|n| n.to_string()).unwrap();
+        let reasons: Vec<_> = decoded.dead_letters.iter().map(|letter| letter.reason.clone()).collect();
+        (json_lines(&decoded.batches), reasons.join("\n"))
+    };
+    let confluent = ("confluent_wire_format", json!(true));
+    // Inner is the file's first type, All its second.
+    let inner = options("Inner", &[confluent.clone()]);
+    let (rows, reasons) = framed(&inner, &[&[0], &[2, 0], &[2, 2], &[4, 0, 0]]);
+    assert_eq!(rows, "{\"a\":5,\"b\":[]}\n".repeat(2));
+    assert_eq!(
+        reasons,
+        "not readable as protobuf: it holds type [1] of its file, not 'test.pelton.Inner', which is [0]\n\
+         not readable as protobuf: it holds a type that is nested 2 deep, not 'test.pelton.Inner'\n\
+         not readable as protobuf: it does not begin with the 0 of a schema registry's wire format"
+    );
+    let (rows, _) =
+        framed(&options("Tree", &[confluent, ("recursive_fields_max_depth", json!(1))]), &[&[2, 4]]);
+    assert_eq!(rows, "{\"value\":5}\n");
+}
+
+#[test]
 fn unknown_symbols_keep_their_number_and_columns_their_types() {
     let all = options("test.pelton.All", &[]);
     assert_eq!(

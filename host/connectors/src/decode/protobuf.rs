@@ -98,7 +98,10 @@ fn unframed<'r>(message: &MessageDescriptor, record: &'r [u8]) -> Result<&'r [u8
             (0..count).map(|_| cursor.long()).collect::<Result<Vec<_>, _>>()?
         }
         count => {
-            return Err(format!("it holds a type that is nested {count} deep, not '{}'", message.full_name()));
+            return Err(format!(
+                "it holds a type that is nested {count} deep, not '{}'",
+                message.full_name()
+            ));
         }
     };
     match found == place {

@@ -78,7 +78,7 @@ impl AvroEncoder {
             (None, true) => Framing::SingleObject(single_object_prefix(&avro)?),
             (None, false) => Framing::Plain,
         };
-        Ok(Self { root, header: Header::new(avro, codec)?, framing })
+        Ok(Self { root, header: Header::new(avro, codec), framing })
     }
 
     /// Refuses what container files have no place for.

@@ -142,8 +142,8 @@ fn unknown_symbols_keep_their_number_and_columns_their_types() {
     );
     let wrong = |columns| decoder(&all, Some(columns)).unwrap_err().message().to_owned();
     let start = "message 'test.pelton.All' cannot be read so: column ";
-    assert_eq!(wrong("whole: string"), format!("{start}'whole': Int32 cannot be read as string"));
-    assert_eq!(wrong("packed: int"), format!("{start}'packed': a repeated Int32 cannot be read as int"));
+    assert_eq!(wrong("whole: string"), format!("{start}'whole': int32 cannot be read as string"));
+    assert_eq!(wrong("packed: int"), format!("{start}'packed': a repeated int32 cannot be read as int"));
     let wrong = |message, pairs: &[_]| {
         ProtobufOptions::from_map(&map(message, pairs)).unwrap_err().message().to_owned()
     };

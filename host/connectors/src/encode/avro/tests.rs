@@ -70,6 +70,24 @@ fn files_come_back_in_every_codec_and_are_the_same_each_time() {
 }
 
 #[test]
+fn another_reader_reads_what_is_written() {
+    let rows = read(&data("all_types.null.avro"));
+    for codec in ["deflate", "snappy", "zstandard"] {
+        let encoder = AvroEncoder::new(&rows.schema(), &map(&[("compression", json!(codec))])).unwrap();
+        let file = written(&encoder, &[rows.slice(0, 1), rows.slice(1, 2)]);
+        let reader = arrow_avro::reader::ReaderBuilder::new().build(file.as_slice()).unwrap();
+        let batches: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>().unwrap();
+        let found = concat_batches(&batches[0].schema(), &batches).unwrap();
+        assert_eq!(found.num_rows(), 3);
+        for (name, column) in rows.schema().fields().iter().zip(rows.columns()).map(|(f, c)| (f.name(), c)) {
+            let found = found.column_by_name(name).unwrap();
+            let found = arrow::compute::cast(found, column.data_type()).unwrap();
+            assert_eq!(&found, column, "{name} in {codec}");
+        }
+    }
+}
+
+#[test]
 fn what_avro_has_no_place_for_is_refused() {
     let wrong = |columns: &str, pairs: &[(&str, Value)]| {
         let schema = Schema::new(parse_columns(columns, "UTC").unwrap());

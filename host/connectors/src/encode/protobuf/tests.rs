@@ -63,7 +63,7 @@ fn what_a_message_has_no_place_for_is_refused() {
     let start = "the rows cannot be written as 'test.pelton.All': ";
     assert_eq!(encoder("new").unwrap_err().message(), format!("{start}it has no field 'new'"));
     let error = encoder("whole").unwrap_err();
-    assert_eq!(error.message(), format!("{start}column 'whole': string cannot be written as Int32"));
+    assert_eq!(error.message(), format!("{start}column 'whole': string cannot be written as int32"));
     let error = encoder("suit").unwrap().encode_records(&rows("suit"), &mut Records::default()).unwrap_err();
     assert_eq!(error.message(), "column 'suit' is 'CLUBS', which is none of the values of test.pelton.Suit");
 }

@@ -25,7 +25,7 @@ const REFERENCES_MAX: usize = 100;
 
 /// A registry at a URL.
 #[derive(Clone)]
-pub struct Registry {
+pub(crate) struct Registry {
     url: Url,
     user: Option<(String, Option<String>)>,
     client: Client,
@@ -70,7 +70,7 @@ enum Reply {
 impl Registry {
     /// A registry; nothing is asked yet. A user in the URL is sent as HTTP's basic authentication, its password may be in
     /// the environment.
-    pub fn new(url: &str) -> Result<Self> {
+    pub(crate) fn new(url: &str) -> Result<Self> {
         let mut url = Url::parse(url)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())

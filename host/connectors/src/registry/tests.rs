@@ -74,7 +74,7 @@ fn options(url: &str) -> OptionMap {
 }
 
 fn framed(id: u32, value: &[u8]) -> Vec<u8> {
-    [&[0], id.to_be_bytes().as_slice(), value].concat()
+    [&[0][..], &id.to_be_bytes(), value].concat()
 }
 
 fn decoder(url: &str, columns: &str) -> AvroDecoder {

@@ -105,7 +105,7 @@ fn records_are_read_plain_and_in_single_object_encoding() {
     let options = options(&[schema, ("single_object_encoding", json!(true))]);
     let columns = options.columns("UTC").unwrap().unwrap();
     let decoder = AvroDecoder::of_records(&settings(columns), &options).unwrap();
-    let framed = |print: &str, value: &[u8]| [&[0xC3, 1], hex(print).as_slice(), value].concat();
+    let framed = |print: &str, value: &[u8]| [&[0xC3, 1][..], &hex(print), value].concat();
     let records = [framed(&fingerprint, &values[0]), framed("0011223344556677", &values[1]), vec![0xC3]];
     let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
     let decoded = decoder.decode_records(&records, &position).unwrap();

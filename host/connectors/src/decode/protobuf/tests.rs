@@ -111,7 +111,7 @@ fn recursion_is_refused_or_cut() {
 fn the_frame_of_a_registry_says_which_type_it_holds() {
     let framed = |options: &ProtobufOptions, frames: &[&[u8]]| {
         let records: Vec<Vec<u8>> =
-            frames.iter().map(|frame| [&[0, 0, 0, 0, 7], *frame, &[8, 5]].concat()).collect();
+            frames.iter().map(|frame| [&[0, 0, 0, 0, 7][..], frame, &[8, 5]].concat()).collect();
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).chain([&[1, 2][..]]).collect();
         let decoded = decoder(options, None).unwrap().decode_records(&records, &|n| n.to_string()).unwrap();
         let reasons: Vec<_> = decoded.dead_letters.iter().map(|letter| letter.reason.clone()).collect();

@@ -5,7 +5,7 @@ use super::Records;
 use super::columns::{Column, Values, range};
 use crate::decode::options::{Bag, OptionMap};
 use crate::protobuf::{is_timestamp, message, wrapped};
-use arrow::array::{Array, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Fields, Schema, TimeUnit};
 use pelton_core::types::type_name;
 use pelton_core::{Error, Result};

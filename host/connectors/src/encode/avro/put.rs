@@ -5,7 +5,6 @@ use crate::avro::schema::Record;
 use crate::avro::to_spark::{UnionType, decimal, values};
 use crate::avro::wire::{push_bytes, push_long};
 use crate::avro::{AvroSchema, Logical, Node};
-use arrow::array::Array;
 use arrow::datatypes::{DataType, FieldRef, Fields, TimeUnit};
 use pelton_core::types::type_name;
 use pelton_core::{Error, Result};

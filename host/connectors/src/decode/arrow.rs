@@ -24,11 +24,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The format's name in messages.
 pub(crate) const FORMAT: &str = "Arrow IPC";
 
-/// What an IPC file begins with, padding included; behind it comes what a stream has.
+/// What an IPC file begins with, padded to eight bytes; behind it comes what a stream has.
 const FILE_MAGIC: [u8; 8] = *b"ARROW1\0\0";
 const CONTINUATION: [u8; 4] = [0xFF; 4];
 /// Bytes of a message without its body, at most.
 const HEAD_BYTES_MAX: usize = 16 << 20;
+/// Words of zeros behind a file's magic, at most.
+const PADDING_WORDS_MAX: usize = 16;
 /// Rows of a batch that has no bytes, at most.
 const EMPTY_ROWS_MAX: usize = 1 << 16;
 
@@ -109,7 +111,13 @@ impl<R: Read> IpcReader<R> {
             if rest != FILE_MAGIC[4..] {
                 return Err(FileFault::Damaged("it does not begin as an Arrow file does".into()));
             }
-            filled = fill(&mut self.input, &mut length)?;
+            // Some writers align what follows to more than eight bytes.
+            for _ in 0..PADDING_WORDS_MAX {
+                filled = fill(&mut self.input, &mut length)?;
+                if length != [0; 4] || filled < 4 {
+                    break;
+                }
+            }
         }
         self.begun = true;
         if filled == 4 && length == CONTINUATION {

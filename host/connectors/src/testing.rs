@@ -25,7 +25,7 @@ pub(crate) fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// Rows as JSON lines, nulls written out.
+/// Rows as JSON lines, nulls written out, times cut to milliseconds: the encoders' tests compare to the microsecond.
 pub(crate) fn json_lines(batches: &[RecordBatch]) -> String {
     let mut out = Vec::new();
     let encoder = JsonEncoder::default().with_null_fields();

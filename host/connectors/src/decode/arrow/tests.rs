@@ -12,7 +12,7 @@ use std::sync::Arc;
 const FILES: [&str; 4] =
     ["three_rows.plain.arrow", "three_rows.lz4.arrow", "three_rows.zstd.arrow", "three_rows.arrows"];
 const ROWS: &str = "{\"n\":1,\"word\":\"a\",\"at\":\"1970-01-01T01:00:00.000+01:00\",\"list\":[1],\"kept\":{\"x\":1}}\n\
-    {\"n\":null,\"word\":\"b\",\"at\":\"1970-01-01T01:00:01.000001+01:00\",\"list\":[],\"kept\":null}\n\
+    {\"n\":null,\"word\":\"b\",\"at\":\"1970-01-01T01:00:01.000+01:00\",\"list\":[],\"kept\":null}\n\
     {\"n\":3,\"word\":\"a\",\"at\":null,\"list\":null,\"kept\":{\"x\":2}}\n";
 
 fn decoder(schema: Schema) -> ArrowDecoder {

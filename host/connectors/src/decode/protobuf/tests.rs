@@ -13,7 +13,7 @@ const COLUMNS: &str = "flag: boolean, whole: int, zigzag: long, unsigned: int, h
     dbl: double, text: string, bin: binary, suit: string, packed: array<int>, inners: array<struct<a: int, b: array<string>>>, \
     counts: map<string, long>, inner: struct<a: int, b: array<string>>, number: int, word: string, maybe: int, at: timestamp, \
     took: struct<seconds: long, nanos: int>, wrapped: struct<value: long>, suits: array<string>";
-const ROWS: &str = r#"{"flag":true,"whole":-7,"zigzag":-1099511627776,"unsigned":-1,"huge":-1,"f32":7,"sf64":-8,"single":0.5,"dbl":-2.25,"text":"häuser","bin":"AP8=","suit":"HEARTS","packed":[1,-1,300],"inners":[{"a":1,"b":["x",""]},{"a":null,"b":[]}],"counts":{"x":1},"inner":{"a":null,"b":[]},"number":null,"word":"w","maybe":0,"at":"1969-12-31T23:59:59.999999Z","took":{"seconds":1,"nanos":500000000},"wrapped":{"value":9},"suits":["HEARTS","SPADES"]}
+const ROWS: &str = r#"{"flag":true,"whole":-7,"zigzag":-1099511627776,"unsigned":-1,"huge":-1,"f32":7,"sf64":-8,"single":0.5,"dbl":-2.25,"text":"häuser","bin":"AP8=","suit":"HEARTS","packed":[1,-1,300],"inners":[{"a":1,"b":["x",""]},{"a":null,"b":[]}],"counts":{"x":1},"inner":{"a":null,"b":[]},"number":null,"word":"w","maybe":0,"at":"1969-12-31T23:59:59.999Z","took":{"seconds":1,"nanos":500000000},"wrapped":{"value":9},"suits":["HEARTS","SPADES"]}
 {"flag":null,"whole":null,"zigzag":null,"unsigned":null,"huge":null,"f32":null,"sf64":null,"single":null,"dbl":null,"text":null,"bin":null,"suit":null,"packed":[],"inners":[],"counts":{},"inner":null,"number":null,"word":null,"maybe":null,"at":null,"took":null,"wrapped":null,"suits":[]}
 "#;
 

@@ -23,6 +23,8 @@ mod crash;
 /// Every example, its output compared with what it should be.
 mod examples;
 mod faults;
+/// Avro and Arrow files from one query to the next; what a format cannot do.
+mod formats;
 /// The queries that real Spark answered.
 mod oracle;
 /// Generated pages are what the program would generate now.

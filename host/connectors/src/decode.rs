@@ -4,13 +4,18 @@
 //! filter. A decoder never does I/O, knows no file system and keeps nothing between calls, so the same bytes
 //! give the same rows.
 
+pub mod arrow;
+pub mod avro;
 pub(crate) mod column;
 pub mod csv;
+pub(crate) mod fault;
 pub mod json;
 mod number;
 pub mod options;
 pub mod parquet;
 mod pattern;
+pub mod protobuf;
+pub mod raw;
 mod rows;
 pub mod text;
 mod time;
@@ -18,7 +23,7 @@ mod time;
 pub(crate) use number::parse_i64;
 pub(crate) use time::{Zone, parse_date, parse_timestamp};
 
-use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use ::arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use async_trait::async_trait;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Decoded, Error, MalformedPolicy, Result};
@@ -110,7 +115,7 @@ pub(crate) fn project(schema: &Schema, columns: Option<&[String]>) -> Result<Sch
 /// Where the column that keeps malformed records stands among `fields`; it must be a string.
 pub(crate) fn corrupt_column(fields: &Fields, name: &str) -> Result<Option<usize>> {
     let Some((index, field)) = fields.find(name) else { return Ok(None) };
-    if field.data_type() != &arrow::datatypes::DataType::Utf8 {
+    if field.data_type() != &::arrow::datatypes::DataType::Utf8 {
         let found = pelton_core::types::type_name(field.data_type());
         return Err(Error::invalid(format!(
             "column '{name}' keeps malformed records: it must be string, not {found}"

@@ -4,6 +4,8 @@
 //! engine's dead letters. An encoder does no I/O and keeps nothing between calls: the same rows give the same
 //! bytes, whoever encodes them and beside whom.
 
+mod arrow;
+mod avro;
 mod columns;
 mod compress;
 mod csv;
@@ -12,27 +14,32 @@ mod json;
 mod number;
 mod parquet;
 mod pattern;
+mod protobuf;
+mod raw;
 #[cfg(test)]
 mod round_trip_tests;
 mod show;
 mod text;
 
+pub use self::arrow::ArrowEncoder;
+pub use self::avro::AvroEncoder;
+pub use self::parquet::ParquetEncoder;
 pub use compress::Compression;
 pub use csv::CsvEncoder;
 pub use json::JsonEncoder;
-pub use parquet::ParquetEncoder;
+pub use protobuf::ProtobufEncoder;
+pub use raw::RawEncoder;
 pub use text::TextEncoder;
 
 pub(crate) use columns::{Column, Values};
 pub(crate) use datetime::{LocalTime, push_clock, push_two};
 pub(crate) use number::{push_decimal_plain, push_f32, push_f64, push_int};
-pub(crate) use parquet::ParquetFile;
 pub(crate) use show::push_shown;
 
 use crate::decode::options::OptionMap;
+use ::arrow::array::RecordBatch;
+use ::arrow::datatypes::Schema;
 use ::parquet::arrow::arrow_writer::ArrowColumnChunk;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result};
 use std::str::FromStr;
@@ -49,18 +56,39 @@ pub enum FileFormat {
     Parquet,
     /// One string column, a line each.
     Text,
+    /// Apache Avro.
+    Avro,
+    /// Arrow IPC.
+    Arrow,
+    /// Protobuf messages.
+    Protobuf,
+    /// One binary column as it is.
+    Raw,
 }
 
 impl FileFormat {
-    const ALL: [Self; 4] = [Self::Json, Self::Csv, Self::Parquet, Self::Text];
+    const ALL: [Self; 8] = [
+        Self::Json,
+        Self::Csv,
+        Self::Parquet,
+        Self::Text,
+        Self::Avro,
+        Self::Arrow,
+        Self::Protobuf,
+        Self::Raw,
+    ];
 
-    /// The word in the pipeline file, which is also the ending of the files' names.
+    /// The word in the pipeline file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
             Self::Text => "text",
+            Self::Avro => "avro",
+            Self::Arrow => "arrow",
+            Self::Protobuf => "protobuf",
+            Self::Raw => "raw",
         }
     }
 }
@@ -87,6 +115,14 @@ pub enum Encoder {
     Text(TextEncoder),
     /// Parquet.
     Parquet(ParquetEncoder),
+    /// Avro.
+    Avro(Box<AvroEncoder>),
+    /// Arrow IPC.
+    Arrow(ArrowEncoder),
+    /// Protobuf.
+    Protobuf(Box<ProtobufEncoder>),
+    /// Records as they are.
+    Raw(RawEncoder),
 }
 
 /// Rows encoded one by one: what a message or a request body holds.
@@ -115,8 +151,44 @@ impl Records {
 pub(crate) enum Encoded {
     /// As it goes into the file.
     Bytes(Vec<u8>),
-    /// A Parquet row group: its columns, and how many rows they have.
+    /// The columns of a Parquet row group.
     RowGroup(Vec<ArrowColumnChunk>),
+    /// Rows that a file of Arrow takes as they are.
+    Rows(Vec<RecordBatch>),
+}
+
+/// A file whose parts know where they stand in it.
+pub(crate) enum FileBody {
+    /// Pieces one after the other.
+    Plain,
+    /// Row groups and a footer.
+    Parquet(Box<parquet::ParquetFile>),
+    /// Messages and a footer.
+    Arrow(Box<arrow::ArrowFile>),
+}
+
+impl FileBody {
+    /// The bytes to write for a piece.
+    pub(crate) fn append(&mut self, piece: Encoded) -> Result<Vec<u8>> {
+        match (self, piece) {
+            (Self::Plain, Encoded::Bytes(bytes)) => Ok(bytes),
+            (Self::Parquet(file), Encoded::RowGroup(columns)) => {
+                file.append(columns)?;
+                file.take()
+            }
+            (Self::Arrow(file), Encoded::Rows(rows)) => file.append(&rows),
+            _ => Err(Error::internal("a piece of another format reached a file")),
+        }
+    }
+
+    /// The bytes that end the file.
+    pub(crate) fn finish(&mut self) -> Result<Vec<u8>> {
+        match self {
+            Self::Plain => Ok(Vec::new()),
+            Self::Parquet(file) => file.finish(),
+            Self::Arrow(file) => file.finish(),
+        }
+    }
 }
 
 impl Encoder {
@@ -128,16 +200,47 @@ impl Encoder {
             FileFormat::Csv => Self::Csv(CsvEncoder::new(schema, options)?),
             FileFormat::Text => Self::Text(TextEncoder::new(schema, options)?),
             FileFormat::Parquet => Self::Parquet(ParquetEncoder::new(schema, options)?),
+            FileFormat::Avro => Self::Avro(Box::new(AvroEncoder::new(schema, options)?)),
+            FileFormat::Arrow => Self::Arrow(ArrowEncoder::new(schema, options)?),
+            FileFormat::Protobuf => Self::Protobuf(Box::new(ProtobufEncoder::new(schema, options)?)),
+            FileFormat::Raw => Self::Raw(RawEncoder::new(schema, options)?),
         })
     }
 
-    /// The end of a file's name: `.json.gz`, `.parquet`.
+    /// Refuses what cannot be files.
+    pub(crate) fn check_files(&self) -> Result<()> {
+        let only_records = |format: &str| {
+            let message = format!("format {format} is one of messages: rows in a file would have no end");
+            Err(Error::invalid(message).hint("write files as json, csv, text, avro, parquet or arrow"))
+        };
+        match self {
+            Self::Avro(encoder) => encoder.check_files(),
+            Self::Protobuf(_) => only_records("protobuf"),
+            Self::Raw(_) => only_records("raw"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gets ready what encoding rows one by one needs from outside: an Avro schema is registered, if there is a registry,
+    /// under its `subject` or else `<topic>-value`. Called by sinks when they are opened; encoding itself does no I/O.
+    /// Without a topic the rows themselves say where they go.
+    pub async fn prepare(&self, topic: Option<&str>) -> Result<()> {
+        match self {
+            Self::Avro(encoder) => encoder.prepare(topic).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of a file's name: `.json.gz`, `.parquet`, `.avro`.
     pub fn extension(&self) -> String {
         match self {
             Self::Json(encoder) => format!(".json{}", encoder.compression().extension()),
             Self::Csv(encoder) => format!(".csv{}", encoder.compression().extension()),
             Self::Text(encoder) => format!(".txt{}", encoder.compression().extension()),
             Self::Parquet(_) => ".parquet".into(),
+            Self::Avro(_) => ".avro".into(),
+            Self::Arrow(_) => ".arrow".into(),
+            Self::Protobuf(_) | Self::Raw(_) => ".bin".into(),
         }
     }
 
@@ -145,8 +248,18 @@ impl Encoder {
     pub(crate) fn head(&self) -> Result<Vec<u8>> {
         match self {
             Self::Csv(encoder) => encoder.compression().apply(encoder.header()),
+            Self::Avro(encoder) => Ok(encoder.head()),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Starts a file.
+    pub(crate) fn body(&self) -> Result<FileBody> {
+        Ok(match self {
+            Self::Parquet(encoder) => FileBody::Parquet(Box::new(encoder.file()?)),
+            Self::Arrow(encoder) => FileBody::Arrow(Box::new(encoder.file()?)),
+            _ => FileBody::Plain,
+        })
     }
 
     /// Encodes a piece of a file. Compressed pieces can be put one after another: each is a whole gzip member
@@ -167,6 +280,9 @@ impl Encoder {
                 encoder.compression()
             }
             Self::Parquet(encoder) => return encoder.row_group(rows).map(Encoded::RowGroup),
+            Self::Avro(encoder) => return encoder.block(rows).map(Encoded::Bytes),
+            Self::Arrow(_) => return Ok(Encoded::Rows(rows.to_vec())),
+            Self::Protobuf(_) | Self::Raw(_) => return Err(Error::internal("messages in a file")),
         };
         Ok(Encoded::Bytes(compression.apply(out)?))
     }
@@ -182,6 +298,10 @@ impl Encoder {
             Self::Json(encoder) => encoder.encode_records(rows, &mut out)?,
             Self::Csv(encoder) => encoder.encode_records(rows, &mut out)?,
             Self::Text(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Avro(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Arrow(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Protobuf(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Raw(encoder) => encoder.encode_records(rows, &mut out)?,
             Self::Parquet(_) => {
                 return Err(Error::invalid("format parquet is one of files, not of messages"));
             }

@@ -67,6 +67,15 @@ impl<'a> Bag<'a> {
         }
     }
 
+    /// A whole number between two bounds.
+    pub(crate) fn count(&mut self, name: &'static str, least: usize, most: usize) -> Result<Option<usize>> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        match text.parse() {
+            Ok(count) if (least..=most).contains(&count) => Ok(Some(count)),
+            _ => Err(self.wrong(name, &format!("a number from {least} to {most}"), &Value::String(text))),
+        }
+    }
+
     /// Only one value is understood; anything else is refused and told so.
     pub(crate) fn only(&mut self, name: &'static str, accepted: &[&str]) -> Result<()> {
         match self.text(name)? {

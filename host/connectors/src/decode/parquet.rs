@@ -83,7 +83,7 @@ impl ParquetDecoder {
             .map_err(|e| damaged(name, &e))?;
         for batch in reader {
             let batch = batch.map_err(|e| Error::data(format!("{name}: not readable as Parquet: {e}")))?;
-            batches.push(self.fit(name, &batch)?);
+            batches.push(fit(&self.schema, name, &batch)?);
         }
         Ok(Decoded { batches, ..Decoded::default() })
     }
@@ -93,22 +93,23 @@ impl ParquetDecoder {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
     }
+}
 
-    fn fit(&self, name: &str, batch: &RecordBatch) -> Result<RecordBatch> {
-        let found = |wanted: &str| {
-            let fields = batch.schema_ref().fields();
-            let exact = fields.iter().position(|f| f.name() == wanted);
-            exact.or_else(|| fields.iter().position(|f| f.name().eq_ignore_ascii_case(wanted)))
-        };
-        let column = |field: &arrow::datatypes::FieldRef| match found(field.name()) {
-            None => Ok(new_null_array(field.data_type(), batch.num_rows())),
-            Some(i) => adapt(batch.column(i), field.data_type())
-                .map_err(|e| e.context(format!("{name}: column '{}'", field.name()))),
-        };
-        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
-    }
+/// A batch of a file as rows of the schema: columns by name, missing ones null.
+pub(crate) fn fit(schema: &SchemaRef, name: &str, batch: &RecordBatch) -> Result<RecordBatch> {
+    let found = |wanted: &str| {
+        let fields = batch.schema_ref().fields();
+        let exact = fields.iter().position(|f| f.name() == wanted);
+        exact.or_else(|| fields.iter().position(|f| f.name().eq_ignore_ascii_case(wanted)))
+    };
+    let column = |field: &arrow::datatypes::FieldRef| match found(field.name()) {
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+        Some(i) => adapt(batch.column(i), field.data_type())
+            .map_err(|e| e.context(format!("{name}: column '{}'", field.name()))),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 /// How many bytes before the end of a file hold its description, given its last eight.

@@ -68,6 +68,16 @@ impl<'a> Rows<'a> {
         self.accept(rows)
     }
 
+    /// Rows that are arrays already, and which record each comes of. They come behind those that were collected.
+    pub(crate) fn arrays(&mut self, batch: &RecordBatch, records: &[u32]) -> Result<()> {
+        self.flush()?;
+        let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
+        let slice = |at: usize| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at));
+        self.decoded.batches.extend(starts.map(slice));
+        self.decoded.records.extend_from_slice(records);
+        Ok(())
+    }
+
     /// Record `n` is malformed; `rows` rows of what could be read of it were appended (maybe none).
     #[cold]
     pub(crate) fn malformed(&mut self, n: u64, record: &[u8], rows: usize, reason: String) -> Result<()> {

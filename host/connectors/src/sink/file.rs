@@ -61,6 +61,7 @@ impl FileSinkOptions {
         let limits = Limits::for_format(self.format, self.max_records_per_file)?;
         let splitter = Splitter::new(schema, &self.partition_by, limits)?;
         let encoder = Encoder::new(self.format, splitter.file_schema(), &self.options)?;
+        encoder.check_files()?;
         Ok((splitter, encoder))
     }
 }

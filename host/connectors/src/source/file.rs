@@ -3,6 +3,7 @@
 //! An offset is `{"log_offset": N}`; which files it stands for is in the source's log, written before the
 //! offset is given away. Reading a range gives the same files in the same order and the same blocks for ever.
 
+mod containers;
 mod cut;
 mod listing;
 mod location;
@@ -17,9 +18,12 @@ mod seen;
 pub use options::{FileFormat, FileSourceOptions, FormatOptions};
 
 use super::Stores;
+use crate::decode::arrow::ArrowDecoder;
+use crate::decode::avro::AvroDecoder;
 use crate::decode::csv::CsvDecoder;
 use crate::decode::json::JsonDecoder;
 use crate::decode::parquet::ParquetDecoder;
+use crate::decode::raw::RawDecoder;
 use crate::decode::text::TextDecoder;
 use crate::decode::{Decoder, DecoderSettings, Input, project};
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -67,6 +71,8 @@ pub struct FileSource {
 enum Reading {
     Records { decoder: Arc<dyn Decoder>, boundary: Boundary, pool: Arc<Pool> },
     RowGroups(Arc<ParquetDecoder>),
+    Avro(Arc<AvroDecoder>),
+    Arrow(Arc<ArrowDecoder>),
 }
 
 struct State {
@@ -262,6 +268,12 @@ fn reading(
             };
             (Arc::new(TextDecoder::new(&settings, text)?), boundary)
         }
+        FormatOptions::Raw => (Arc::new(RawDecoder::new(&settings)?), Boundary::EndOfFile),
+        FormatOptions::Avro(avro) => {
+            return Ok((schema, Reading::Avro(Arc::new(AvroDecoder::new(&settings, avro)?))));
+        }
+        FormatOptions::Arrow => return Ok((schema, Reading::Arrow(Arc::new(ArrowDecoder::new(&settings)?)))),
+        FormatOptions::Protobuf(_) => return Err(Error::internal("files of protobuf messages")),
     };
     Ok((schema, Reading::Records { decoder, boundary, pool: Arc::default() }))
 }
@@ -371,7 +383,8 @@ struct Context {
 enum Blocks {
     Failed(Error),
     Records(mpsc::Receiver<Result<(Piece, u64)>>, Arc<dyn Decoder>, Arc<Constants>, Arc<str>),
-    RowGroups(mpsc::Receiver<Result<Box<dyn Block>>>),
+    /// Of a format whose files are made of blocks.
+    Ready(mpsc::Receiver<Result<Box<dyn Block>>>),
 }
 
 impl Context {
@@ -392,8 +405,10 @@ impl Context {
                 Blocks::Records(pieces, decoder.clone(), constants, shown)
             }
             Reading::RowGroups(decoder) => {
-                Blocks::RowGroups(parquet::row_groups(file, decoder.clone(), constants))
+                Blocks::Ready(parquet::row_groups(file, decoder.clone(), constants))
             }
+            Reading::Avro(decoder) => Blocks::Ready(containers::avro(file, decoder.clone(), constants)),
+            Reading::Arrow(decoder) => Blocks::Ready(containers::arrow(file, decoder.clone(), constants)),
         })
     }
 }
@@ -402,7 +417,7 @@ impl Blocks {
     fn into_stream(self) -> BlockStream {
         match self {
             Self::Failed(e) => stream::iter([Err(e)]).boxed(),
-            Self::RowGroups(mut groups) => stream::poll_fn(move |cx| groups.poll_recv(cx)).boxed(),
+            Self::Ready(mut blocks) => stream::poll_fn(move |cx| blocks.poll_recv(cx)).boxed(),
             Self::Records(mut pieces, decoder, constants, file) => {
                 let block = move |(piece, input_bytes): (Piece, u64)| {
                     let (decoder, constants, file) = (decoder.clone(), constants.clone(), file.clone());

@@ -83,6 +83,10 @@ pub(super) fn file_format(format: spec::Format) -> FileFormat {
         spec::Format::Csv => FileFormat::Csv,
         spec::Format::Parquet => FileFormat::Parquet,
         spec::Format::Text => FileFormat::Text,
+        spec::Format::Avro => FileFormat::Avro,
+        spec::Format::Arrow => FileFormat::Arrow,
+        spec::Format::Protobuf => FileFormat::Protobuf,
+        spec::Format::Raw => FileFormat::Raw,
     }
 }
 

@@ -132,6 +132,14 @@ pub enum FileFormat {
     Parquet,
     /// One string column, a line each.
     Text,
+    /// Apache Avro: files with their schema in them; messages plain or by a `schema_registry`.
+    Avro,
+    /// Arrow IPC: files; a message is a stream of one row.
+    Arrow,
+    /// Protobuf messages, by a descriptor set. There are no files of them.
+    Protobuf,
+    /// One binary or string column as it is, a message a row. There are no files of it.
+    Raw,
 }
 
 impl FileFormat {
@@ -142,6 +150,10 @@ impl FileFormat {
             Self::Csv => "csv",
             Self::Parquet => "parquet",
             Self::Text => "text",
+            Self::Avro => "avro",
+            Self::Arrow => "arrow",
+            Self::Protobuf => "protobuf",
+            Self::Raw => "raw",
         }
     }
 }

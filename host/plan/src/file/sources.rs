@@ -142,6 +142,14 @@ pub enum Format {
     Parquet,
     /// One column `value`, a row a line.
     Text,
+    /// Apache Avro: files with their schema in them; messages with `avro_schema` or a `schema_registry`.
+    Avro,
+    /// Arrow IPC: files and streams; a message is a stream.
+    Arrow,
+    /// Protobuf messages, by a descriptor set. There are no files of them.
+    Protobuf,
+    /// One binary column `value`: a message or a whole file as it is.
+    Raw,
 }
 
 impl Format {
@@ -152,6 +160,10 @@ impl Format {
             Self::Csv => "csv",
             Self::Parquet => "parquet",
             Self::Text => "text",
+            Self::Avro => "avro",
+            Self::Arrow => "arrow",
+            Self::Protobuf => "protobuf",
+            Self::Raw => "raw",
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::commit::Pending;
 use super::log::LogFile;
 use super::split::{Piece, Split, Splitter};
-use crate::encode::{Encoded, Encoder, ParquetFile};
+use crate::encode::{Encoded, Encoder, FileBody};
 use crate::sink::parallelism;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use pelton_core::{Error, FileWriter, Result, RowStream};
@@ -111,7 +111,7 @@ struct Output {
 
 struct OpenFile {
     writer: Box<dyn FileWriter>,
-    parquet: Option<ParquetFile>,
+    body: FileBody,
     entry: LogFile,
 }
 
@@ -126,16 +126,7 @@ impl Output {
                 ),
             };
             file.entry.rows += piece.rows;
-            let bytes = match (content, &mut file.parquet) {
-                (Encoded::Bytes(bytes), _) => bytes,
-                (Encoded::RowGroup(columns), Some(parquet)) => {
-                    parquet.append(columns)?;
-                    parquet.take()?
-                }
-                (Encoded::RowGroup(_), None) => {
-                    return Err(Error::internal("a row group for a file of text"));
-                }
-            };
+            let bytes = file.body.append(content)?;
             file.append(bytes).await?;
         }
         if piece.last
@@ -163,12 +154,8 @@ impl OpenFile {
     async fn create(pending: &Pending, encoder: &Encoder, number: usize, directory: &str) -> Result<Self> {
         let (path, name) = pending.names(number, directory);
         let writer = pending.files.writer(&name).await?;
-        let parquet = match encoder {
-            Encoder::Parquet(parquet) => Some(parquet.file()?),
-            _ => None,
-        };
         let entry = LogFile { path, pending: name, size_bytes: 0, rows: 0 };
-        let mut file = Self { writer, parquet, entry };
+        let mut file = Self { writer, body: encoder.body()?, entry };
         file.append(encoder.head()?).await?;
         Ok(file)
     }
@@ -182,9 +169,8 @@ impl OpenFile {
     }
 
     async fn finish(mut self) -> Result<LogFile> {
-        if let Some(mut parquet) = self.parquet.take() {
-            self.append(parquet.finish()?).await?;
-        }
+        let end = self.body.finish()?;
+        self.append(end).await?;
         self.writer.finish().await?;
         Ok(self.entry)
     }

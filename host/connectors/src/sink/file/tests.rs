@@ -204,6 +204,37 @@ async fn parquet_files_hold_the_rows_in_order() {
 }
 
 #[tokio::test]
+async fn avro_and_arrow_files_hold_the_rows_in_order() {
+    use crate::decode::{Decoder, DecoderSettings, Input, arrow::ArrowDecoder, avro::AvroDecoder};
+    for (format, name) in
+        [(FileFormat::Avro, "part-00000-00000.avro"), (FileFormat::Arrow, "part-00000-00000.arrow")]
+    {
+        let mut contents = Vec::new();
+        for _ in 0..2 {
+            let files = MemoryFiles::new();
+            let sink = open(&files, options(format), None).await.unwrap();
+            let batches = (0..40).map(|n| numbers(n * 1000..(n + 1) * 1000)).collect();
+            sink.write(&batch_info(0), stream(batches)).await.unwrap();
+            contents.push(visible(&files).await.remove(name).unwrap());
+        }
+        assert_eq!(contents[0], contents[1], "the same rows give the same bytes");
+        let settings = DecoderSettings::new(numbers(0..1).schema());
+        let decoder: Box<dyn Decoder> = match format {
+            FileFormat::Avro => Box::new(AvroDecoder::new(&settings, &Default::default()).unwrap()),
+            _ => Box::new(ArrowDecoder::new(&settings).unwrap()),
+        };
+        let input = Input { bytes: &contents[0], file: name, first_line: 1, starts_file: true };
+        let mut next = 0;
+        for batch in decoder.decode(&input).unwrap().batches {
+            let column = batch.column(0).as_primitive::<Int64Type>();
+            assert!(column.values().iter().zip(next..).all(|(found, expected)| *found == expected));
+            next += column.len() as i64;
+        }
+        assert_eq!(next, 40_000);
+    }
+}
+
+#[tokio::test]
 async fn another_querys_directory_is_refused_with_the_way_out() {
     let files = MemoryFiles::new();
     drop(open(&files, options(FileFormat::Json), None).await.unwrap());
@@ -283,5 +314,7 @@ fn wrong_options_are_refused_before_anything_is_written() {
     assert_eq!(message(none), "max_records_per_file must be at least 1");
     let text = FileSinkOptions { partition_by: vec!["n".into()], ..options(FileFormat::Text) };
     text.check(&schema).unwrap();
+    let raw = options(FileFormat::Raw).check(&schema.project(&[1]).unwrap()).unwrap_err();
+    assert!(raw.message().contains("raw is one of messages"), "{raw}");
     assert!("jsno".parse::<FileFormat>().unwrap_err().message().contains("did you mean 'json'"));
 }

@@ -1,15 +1,21 @@
 //! What the pipeline file says of a file source.
 
-use crate::decode::csv::CsvOptions;
-use crate::decode::json::JsonOptions;
+use crate::decode::arrow::{ArrowDecoder, check_arrow_options};
+use crate::decode::avro::{AvroDecoder, AvroOptions};
+use crate::decode::csv::{CsvDecoder, CsvOptions};
+use crate::decode::json::{JsonDecoder, JsonOptions};
 use crate::decode::options::OptionMap;
 use crate::decode::parquet::check_parquet_options;
-use crate::decode::text::TextOptions;
+use crate::decode::protobuf::{ProtobufDecoder, ProtobufOptions};
+use crate::decode::raw::{RawDecoder, check_raw_options, raw_schema};
+use crate::decode::text::{TextDecoder, TextOptions, text_schema};
+use crate::decode::{Decoder, DecoderSettings};
 use arrow::datatypes::SchemaRef;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, MalformedPolicy, Result};
+use std::sync::Arc;
 
-/// The formats that a file source reads.
+/// The formats that sources read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// A JSON object on each line.
@@ -20,11 +26,19 @@ pub enum FileFormat {
     Text,
     /// Parquet.
     Parquet,
+    /// Avro: container files, or records with a schema.
+    Avro,
+    /// Arrow IPC.
+    Arrow,
+    /// Protobuf messages.
+    Protobuf,
+    /// Records or files as they are.
+    Raw,
 }
 
 impl FileFormat {
     /// All names.
-    pub const NAMES: [&str; 4] = ["json", "csv", "text", "parquet"];
+    pub const NAMES: [&str; 8] = ["json", "csv", "text", "parquet", "avro", "arrow", "protobuf", "raw"];
 
     /// Reads a name. The error is of kind `Invalid`.
     pub fn parse(name: &str) -> Result<Self> {
@@ -33,6 +47,10 @@ impl FileFormat {
             "csv" => Ok(Self::Csv),
             "text" => Ok(Self::Text),
             "parquet" => Ok(Self::Parquet),
+            "avro" => Ok(Self::Avro),
+            "arrow" => Ok(Self::Arrow),
+            "protobuf" => Ok(Self::Protobuf),
+            "raw" => Ok(Self::Raw),
             _ => Err(Error::invalid(format!(
                 "there is no file format '{name}'{}",
                 did_you_mean(name, Self::NAMES)
@@ -47,6 +65,10 @@ impl FileFormat {
             Self::Csv => "csv",
             Self::Text => "text",
             Self::Parquet => "parquet",
+            Self::Avro => "avro",
+            Self::Arrow => "arrow",
+            Self::Protobuf => "protobuf",
+            Self::Raw => "raw",
         }
     }
 }
@@ -126,12 +148,23 @@ impl FileSourceOptions {
                 self.max_file_age
             )));
         }
-        FormatOptions::read(self.format, &self.options)
+        let format = FormatOptions::read(self.format, &self.options)?;
+        match &format {
+            FormatOptions::Avro(avro) => avro.check_files()?,
+            FormatOptions::Protobuf(_) => {
+                return Err(Error::invalid(
+                    "format protobuf is one of messages: a file of them has no form of its own",
+                )
+                .hint("read files as json, csv, text, avro, parquet, arrow or raw"));
+            }
+            _ => {}
+        }
+        Ok(format)
     }
 }
 
 /// The options of the format, read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum FormatOptions {
     /// Of `json`.
     Json(Box<JsonOptions>),
@@ -141,6 +174,14 @@ pub enum FormatOptions {
     Text(TextOptions),
     /// Of `parquet`, which has none.
     Parquet,
+    /// Of `avro`.
+    Avro(Box<AvroOptions>),
+    /// Of `arrow`, which has none.
+    Arrow,
+    /// Of `protobuf`.
+    Protobuf(Box<ProtobufOptions>),
+    /// Of `raw`, which has none.
+    Raw,
 }
 
 impl FormatOptions {
@@ -154,6 +195,51 @@ impl FormatOptions {
                 check_parquet_options(map)?;
                 Self::Parquet
             }
+            FileFormat::Avro => Self::Avro(Box::new(AvroOptions::from_map(map)?)),
+            FileFormat::Arrow => {
+                check_arrow_options(map)?;
+                Self::Arrow
+            }
+            FileFormat::Protobuf => Self::Protobuf(Box::new(ProtobufOptions::from_map(map)?)),
+            FileFormat::Raw => {
+                check_raw_options(map)?;
+                Self::Raw
+            }
         })
+    }
+
+    /// The decoder of records that come one by one. A format that only files have is refused.
+    pub fn record_decoder(&self, settings: &DecoderSettings) -> Result<Arc<dyn Decoder>> {
+        Ok(match self {
+            Self::Json(json) => Arc::new(JsonDecoder::new(settings, json)?),
+            Self::Csv(csv) => Arc::new(CsvDecoder::new(settings, csv)?),
+            Self::Text(text) => Arc::new(TextDecoder::new(settings, text)?),
+            Self::Avro(avro) => Arc::new(AvroDecoder::of_records(settings, avro)?),
+            Self::Arrow => Arc::new(ArrowDecoder::new(settings)?),
+            Self::Protobuf(protobuf) => Arc::new(ProtobufDecoder::new(settings, protobuf)?),
+            Self::Raw => Arc::new(RawDecoder::new(settings)?),
+            Self::Parquet => return Err(Error::invalid("format parquet is one of files, not of messages")),
+        })
+    }
+
+    /// The columns that the format itself gives: the one of text and raw, those of an Avro or protobuf schema. Nothing, if
+    /// they must be declared.
+    pub(crate) fn own_schema(&self, time_zone: &str) -> Result<Option<SchemaRef>> {
+        Ok(match self {
+            Self::Text(_) => Some(text_schema()),
+            Self::Raw => Some(raw_schema()),
+            Self::Avro(avro) => avro.columns(time_zone)?.map(Arc::new),
+            Self::Protobuf(protobuf) => Some(Arc::new(protobuf.columns(time_zone)?)),
+            Self::Json(_) | Self::Csv(_) | Self::Parquet | Self::Arrow => None,
+        })
+    }
+
+    /// The columns of the records of a topic, if they need not be declared; a schema registry is asked for the newest
+    /// schema of its subject.
+    pub async fn record_schema(&self, time_zone: &str, topic: &str) -> Result<Option<SchemaRef>> {
+        match self {
+            Self::Avro(avro) => Ok(avro.columns_of_topic(time_zone, topic).await?.map(Arc::new)),
+            _ => self.own_schema(time_zone),
+        }
     }
 }

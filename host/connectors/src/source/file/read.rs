@@ -78,11 +78,7 @@ type Sender = mpsc::Sender<Result<(Piece, u64)>>;
 fn read(file: &Opening, boundary: &Boundary, pool: &Arc<Pool>, sender: &Sender) -> Result<()> {
     let compression = Compression::of(&file.entry.path)?;
     let bytes = Arc::new(AtomicU64::new(0));
-    let raw: Box<dyn Read> = match &file.place {
-        Place::Local => Box::new(file.open()?),
-        Place::Remote { store, .. } => Box::new(remote_reader(file, store.clone())),
-    };
-    let raw = Counting { inner: raw, bytes: bytes.clone() };
+    let raw = Counting { inner: reader(file)?, bytes: bytes.clone() };
     let mut before = 0;
     let emit = |piece: Piece| {
         let now = bytes.load(Ordering::Relaxed);
@@ -98,6 +94,14 @@ fn read(file: &Opening, boundary: &Boundary, pool: &Arc<Pool>, sender: &Sender) 
         },
     };
     cut.map_err(|e| file.cut_error(e, compression))
+}
+
+/// The bytes of a file as they lie there, for a thread that may wait.
+pub(super) fn reader(file: &Opening) -> Result<Box<dyn Read + Send>> {
+    Ok(match &file.place {
+        Place::Local => Box::new(file.open()?),
+        Place::Remote { store, .. } => Box::new(remote_reader(file, store.clone())),
+    })
 }
 
 fn buffered(raw: Counting) -> BufReader<Counting> {
@@ -164,7 +168,7 @@ impl Opening {
 
 /// Counts what is read through it.
 struct Counting {
-    inner: Box<dyn Read>,
+    inner: Box<dyn Read + Send>,
     bytes: Arc<AtomicU64>,
 }
 

@@ -3,6 +3,7 @@
 //! What was inferred at the first start is written into the source's log, so that a restart has the same
 //! schema whatever files have come since.
 
+use super::containers;
 use super::cut::Boundary;
 use super::location::Location;
 use super::log::FileEntry;
@@ -15,7 +16,6 @@ use crate::decode::column::nullable;
 use crate::decode::csv::infer_csv;
 use crate::decode::json::infer_json;
 use crate::decode::parquet::schema_of;
-use crate::decode::text::text_schema;
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use pelton_core::types::parse_type;
@@ -66,9 +66,9 @@ pub(super) async fn resolve(
     locations: &[Location],
     log: &Arc<dyn FileManager>,
 ) -> Result<Resolved> {
-    let declared = match (&options.schema, format) {
-        (None, FormatOptions::Text(_)) => Some(text_schema()),
-        (declared, _) => declared.clone(),
+    let declared = match &options.schema {
+        None => format.own_schema(&options.time_zone)?,
+        declared => declared.clone(),
     };
     if declared.is_none() && !options.infer_schema {
         return Err(Error::invalid(format!("a source of format {} needs a schema", options.format.name()))
@@ -89,14 +89,15 @@ pub(super) async fn resolve(
         (None, Some(inferred)) => inferred,
         (None, None) => Schema::empty(),
     };
-    split(&all, &written.partition_columns, zone, matches!(format, FormatOptions::Text(_)))
+    let fixed = matches!(format, FormatOptions::Text(_) | FormatOptions::Raw);
+    split(&all, &written.partition_columns, zone, fixed)
 }
 
 /// Tells the columns of directories from those of files; a declared type goes before an inferred one.
-fn split(all: &Schema, partition: &[(String, String)], zone: &str, text: bool) -> Result<Resolved> {
+fn split(all: &Schema, partition: &[(String, String)], zone: &str, fixed: bool) -> Result<Resolved> {
     let same = |field: &Field, name: &str| field.name().eq_ignore_ascii_case(name);
     let column = |(name, inferred): &(String, String)| {
-        let declared = all.fields().iter().find(|f| same(f, name) && !(text && name == "value"));
+        let declared = all.fields().iter().find(|f| same(f, name) && !(fixed && name == "value"));
         if let Some(field) = declared {
             if field.data_type().is_nested() {
                 let found = type_name(field.data_type());
@@ -204,7 +205,17 @@ async fn of_files(
             let sample: Vec<&[u8]> = sample.iter().map(Vec::as_slice).collect();
             if files.is_empty() { Err(none()) } else { infer_csv(&sample, csv, zone) }
         }
-        FormatOptions::Text(_) => Ok(text_schema().as_ref().clone()),
+        FormatOptions::Avro(avro) => {
+            let file = opening(locations, files.first().ok_or_else(none)?.clone())?;
+            avro.columns_of(&containers::avro_header(file).await?.schema, zone)
+        }
+        FormatOptions::Arrow => {
+            let file = opening(locations, files.first().ok_or_else(none)?.clone())?;
+            containers::arrow_schema(file, zone.clone()).await
+        }
+        FormatOptions::Text(_) | FormatOptions::Raw | FormatOptions::Protobuf(_) => {
+            Err(Error::internal(format!("format {} has columns of its own", options.format.name())))
+        }
     }
 }
 

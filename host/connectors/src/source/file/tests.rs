@@ -363,3 +363,83 @@ async fn wrong_options_are_refused() {
     assert!(refused(&|o| o.paths = vec!["ftp://x/y".into()]).await.starts_with("'ftp://x' cannot be opened"));
     assert!(FileFormat::parse("jsn").unwrap_err().message().contains("did you mean 'json'?"));
 }
+
+#[tokio::test]
+async fn avro_and_arrow_files_have_their_schema_in_them() {
+    for (file, format, rows) in [
+        ("all_types.deflate.avro", FileFormat::Avro, ["-7|2013-01-01", "-7|2013-01-01", "-7|2013-01-01"]),
+        ("three_rows.lz4.arrow", FileFormat::Arrow, ["1|a", "null|b", "3|a"]),
+    ] {
+        let fixture = Fixture::new();
+        let (ending, columns) = match format {
+            FileFormat::Avro => ("avro", ["day", "whole"]),
+            _ => ("arrow", ["word", "n"]),
+        };
+        fixture.write(&format!("k=5/a.{ending}"), crate::testing::data(file), 1);
+        let mut options = fixture.options("", format, "");
+        let undeclared = fixture.open(&options).await.map(drop).unwrap_err();
+        assert!(undeclared.message().contains("needs a schema"), "{undeclared}");
+        options.infer_schema = true;
+        let source = fixture.open(&options).await.unwrap();
+        assert_eq!(source.full_schema().fields().last().unwrap().name(), "k");
+        let wanted = columns.map(str::to_owned);
+        assert_eq!(all(&source.with_columns(&wanted).unwrap()).await, rows, "{file}");
+
+        fixture.write(&format!("k=5/b.{ending}"), "neither", 2);
+        let source = fixture.open(&options).await.unwrap();
+        let end = source.latest_offset(None, ReadLimit::All, 0).await.unwrap().unwrap();
+        let damaged = batches(&source, None, &end).await.unwrap_err();
+        assert_eq!(damaged.kind(), ErrorKind::Data);
+        assert!(damaged.message().contains(&format!("b.{ending}: not readable as A")), "{damaged}");
+    }
+}
+
+#[tokio::test]
+async fn an_avro_file_comes_in_blocks_and_from_a_store() {
+    use crate::encode::{Encoder, FileFormat as Written};
+    let column: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..500_000));
+    let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+    let uncompressed = [("compression".to_owned(), "uncompressed".into())].into();
+    let encoder = Encoder::new(Written::Avro, &batch.schema(), &uncompressed).unwrap();
+    let mut file = encoder.head().unwrap();
+    for at in (0..500_000).step_by(1000) {
+        let crate::encode::Encoded::Bytes(bytes) = encoder.encode(&[batch.slice(at, 1000)]).unwrap() else {
+            panic!("bytes")
+        };
+        file.extend(bytes.repeat(4));
+    }
+    let store = Arc::new(InMemory::new());
+    store.put(&Path::from("in/a.avro"), file.into()).await.unwrap();
+    let stores = Stores::default();
+    stores.put("memory://", store);
+    let mut options = FileSourceOptions::new(["memory:///in/*.avro"], FileFormat::Avro);
+    options.infer_schema = true;
+    let source = FileSource::open("s", &options, Arc::new(MemoryFiles::new()), &stores).await.unwrap();
+    let end = next(&source, None).await.unwrap();
+    let blocks = source.read(BatchId(0), &OffsetRange { start: None, end: end.clone() }).await.unwrap();
+    assert!(blocks.count().await > 1);
+    let rows = batches(&source, None, &end).await.unwrap();
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2_000_000);
+}
+
+#[tokio::test]
+async fn raw_files_are_rows_and_messages_are_no_files() {
+    let fixture = Fixture::new();
+    fixture.write("a.bin", b"\xFFa\nb", 1);
+    let source = fixture.open(&fixture.options("*.bin", FileFormat::Raw, "")).await.unwrap();
+    assert_eq!(columns_name(source.full_schema().fields()), "value: binary");
+    assert_eq!(all(&source).await, ["ff610a62"]);
+    let mut options = fixture.options("*.bin", FileFormat::Protobuf, "");
+    options.options = [
+        ("message_name", "All".to_owned()),
+        ("desc_file_path", crate::testing::path("all_types.desc").display().to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.into()))
+    .into();
+    let refused = fixture.open(&options).await.map(drop).unwrap_err();
+    assert!(refused.message().contains("protobuf is one of messages"), "{refused}");
+    options.format = FileFormat::Avro;
+    options.options = [("schema_registry".to_owned(), "http://localhost:8081".into())].into();
+    let refused = fixture.open(&options).await.map(drop).unwrap_err();
+    assert!(refused.hint_text().unwrap().contains("has its schema in itself"), "{refused}");
+}

@@ -238,3 +238,58 @@ pub enum Undecided {
     /// It is taken to be written.
     Skip,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PipelineFile;
+    use crate::file::{SinkSpec, SourceSpec};
+    use serde_json::json;
+
+    fn read(source: &str) -> Result<KafkaSource, String> {
+        let text = format!(
+            "name: q\nsources:\n  s: {{connector: kafka, {source}}}\nsink: {{connector: kafka, topic: t, delivery: at_least_once}}\n"
+        );
+        let file = PipelineFile::read(&text, "p.yaml", &[]).map_err(|error| error.message().to_owned())?;
+        assert!(matches!(&file.sink, SinkSpec::Kafka(sink) if sink.delivery == Delivery::AtLeastOnce));
+        match file.sources.value.get("s") {
+            Some(SourceSpec::Kafka(source)) => Ok(KafkaSource::clone(source)),
+            other => panic!("a Kafka source: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn topics_are_one_or_many() {
+        let topics = |text: &str| read(text).expect("reads").subscribe.expect("topics").names();
+        assert_eq!(topics("subscribe: a"), ["a"]);
+        assert_eq!(topics("subscribe: 'a, b'"), ["a", "b"]);
+        assert_eq!(topics("subscribe: [a, b]"), ["a", "b"]);
+    }
+
+    #[test]
+    fn offsets_are_a_word_or_numbers() {
+        let offsets =
+            |text: &str| read(text).expect("reads").starting_offsets.expect("offsets").value.to_json();
+        assert_eq!(offsets("starting_offsets: earliest"), json!("earliest"));
+        assert_eq!(
+            offsets("starting_offsets: {a: {\"0\": 23, \"1\": -2}}"),
+            json!({"a": {"0": 23, "1": -2}})
+        );
+        let told = read("starting_offsets: [1]").expect_err("refused");
+        assert!(told.contains("expected text or a map of keys, found a list"), "{told}");
+    }
+
+    #[test]
+    fn the_policy_of_malformed_values_is_said_or_not() {
+        let policy = |text: &str| read(text).expect("reads").on_malformed;
+        assert_eq!(policy("format: json"), None);
+        assert_eq!(policy("on_malformed: null"), Some(MalformedPolicy::Null));
+        assert_eq!(policy("on_malformed: dead_letter"), Some(MalformedPolicy::DeadLetter));
+    }
+
+    #[test]
+    fn a_misspelt_key_is_answered_with_the_nearest() {
+        let told = read("starting_offset: earliest").expect_err("refused");
+        assert!(told.contains("did you mean 'starting_offsets'?"), "{told}");
+    }
+}

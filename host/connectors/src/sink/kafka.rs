@@ -266,6 +266,7 @@ impl Sink for KafkaSink {
 
     async fn open(&self, context: SinkContext) -> Result<()> {
         let encoder = MessageEncoder::new(&self.options, &context.schema)?;
+        encoder.prepare().await?;
         let mut run = self.run.lock().await;
         *run = None;
         *run = Some(self.claim(&context, encoder).await?);

@@ -50,6 +50,10 @@ pub(super) fn source_options(
                 KafkaFormat::Json => FileFormat::Json,
                 KafkaFormat::Csv => FileFormat::Csv,
                 KafkaFormat::Text => FileFormat::Text,
+                KafkaFormat::Avro => FileFormat::Avro,
+                KafkaFormat::Arrow => FileFormat::Arrow,
+                KafkaFormat::Protobuf => FileFormat::Protobuf,
+                KafkaFormat::Raw => FileFormat::Raw,
             };
             (format, format_options(&source.options))
         }),
@@ -78,6 +82,10 @@ pub(super) fn sink_options(file: &PipelineFile, sink: &spec::KafkaSink) -> Resul
                 KafkaFormat::Json => encode::FileFormat::Json,
                 KafkaFormat::Csv => encode::FileFormat::Csv,
                 KafkaFormat::Text => encode::FileFormat::Text,
+                KafkaFormat::Avro => encode::FileFormat::Avro,
+                KafkaFormat::Arrow => encode::FileFormat::Arrow,
+                KafkaFormat::Protobuf => encode::FileFormat::Protobuf,
+                KafkaFormat::Raw => encode::FileFormat::Raw,
             };
             (format, format_options(&sink.options))
         }),

@@ -66,7 +66,7 @@ pub(crate) async fn open(
             OpenSource::File(Box::new(opened))
         }
         SourceSpec::Kafka(source) => {
-            let options = kafka::source_options(file, name, source)?;
+            let options = kafka::source_options(file, name, source)?.with_found_schema().await?;
             OpenSource::Kafka(Box::new(KafkaSource::new(name, &options, log)?))
         }
         SourceSpec::Memory(source) => {

@@ -167,6 +167,14 @@ pub enum KafkaFormat {
     Csv,
     /// One column `value`, a string.
     Text,
+    /// An Avro record, with `avro_schema` or a `schema_registry`.
+    Avro,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// A protobuf message, by a descriptor set.
+    Protobuf,
+    /// One binary column `value`.
+    Raw,
 }
 
 /// Writes messages into Kafka topics, in every output mode. Exactly once, a micro-batch is a transaction, which readers with

@@ -85,6 +85,14 @@ impl MessageEncoder {
         Ok(Self { topic: options.topic.as_deref().map(Into::into), columns, value })
     }
 
+    /// Gets ready what the format needs from outside. See [`Encoder::prepare`].
+    pub(super) async fn prepare(&self) -> Result<()> {
+        match &self.value {
+            Value::Column(_) => Ok(()),
+            Value::Encoded(encoder, _) => encoder.prepare(self.topic.as_deref()).await,
+        }
+    }
+
     fn encode(&self, rows: &RecordBatch) -> Result<Messages> {
         let column = |nth: Option<usize>| nth.map(|nth| Arc::clone(rows.column(nth)));
         let values = match &self.value {

@@ -5,9 +5,6 @@
 use super::columns::{Metadata, raw_rows};
 use super::options::KafkaSourceOptions;
 use super::records::Records;
-use crate::decode::csv::CsvDecoder;
-use crate::decode::json::JsonDecoder;
-use crate::decode::text::{TextDecoder, text_schema};
 use crate::decode::{BATCH_ROWS, Decoder, DecoderSettings, project};
 use crate::source::file::FormatOptions;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -52,7 +49,7 @@ impl Layout {
                     time_zone: options.time_zone.clone(),
                     origin: name.to_owned(),
                 };
-                Some(decoder(&FormatOptions::read(*format, map)?, &settings)?)
+                Some(FormatOptions::read(*format, map)?.record_decoder(&settings)?)
             }
         };
         Ok(Self { schema, decoder, metadata, time_zone: time_zone.into() })
@@ -130,19 +127,11 @@ pub(super) fn full_schema(options: &KafkaSourceOptions) -> Result<Schema> {
 }
 
 fn value_schema(options: &KafkaSourceOptions) -> Result<SchemaRef> {
-    // Only text has one of its own; for other formats it was asked for.
-    Ok(options.schema.clone().unwrap_or_else(text_schema))
-}
-
-fn decoder(format: &FormatOptions, settings: &DecoderSettings) -> Result<Arc<dyn Decoder>> {
-    Ok(match format {
-        FormatOptions::Json(json) => Arc::new(JsonDecoder::new(settings, json)?),
-        FormatOptions::Csv(csv) => Arc::new(CsvDecoder::new(settings, csv)?),
-        FormatOptions::Text(text) => Arc::new(TextDecoder::new(settings, text)?),
-        FormatOptions::Parquet => {
-            return Err(Error::invalid("format parquet is one of files, not of messages"));
-        }
-    })
+    let schema = match &options.schema {
+        Some(schema) => Some(schema.clone()),
+        None => options.own_schema()?,
+    };
+    schema.ok_or_else(|| Error::internal("a Kafka source whose values have no schema was not refused"))
 }
 
 /// The rows with those of records without a value in between, and of which record each is.

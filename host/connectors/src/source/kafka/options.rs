@@ -5,7 +5,7 @@ use super::offsets::{PartitionOffsets, from_json};
 use crate::decode::options::OptionMap;
 use crate::decode::{Zone, parse_timestamp};
 use crate::kafka::{ClientOptions, Role};
-use crate::source::file::FileFormat;
+use crate::source::file::{FileFormat, FormatOptions};
 use arrow::datatypes::SchemaRef;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, MalformedPolicy, Result};
@@ -223,6 +223,32 @@ impl KafkaSourceOptions {
         self.check_format()
     }
 
+    /// With the columns that the format or a schema registry knows, if none are declared. The registry is asked for the
+    /// newest schema of the one topic that is read.
+    pub async fn with_found_schema(mut self) -> Result<Self> {
+        if let (Some((format, map)), None) = (&self.format, &self.schema) {
+            let topic = match &self.subscription {
+                Subscription::Topics(topics) if topics.len() == 1 => topics.first().map(String::as_str),
+                Subscription::Assign(assigned) if assigned.len() == 1 => {
+                    assigned.keys().next().map(String::as_str)
+                }
+                _ => None,
+            };
+            let format = FormatOptions::read(*format, map)?;
+            self.schema = match topic {
+                Some(topic) => format.record_schema(&self.time_zone, topic).await?,
+                None => format.own_schema(&self.time_zone)?,
+            };
+        }
+        Ok(self)
+    }
+
+    /// The columns of values that the format alone knows.
+    pub(super) fn own_schema(&self) -> Result<Option<SchemaRef>> {
+        let Some((format, map)) = &self.format else { return Ok(None) };
+        FormatOptions::read(*format, map)?.own_schema(&self.time_zone)
+    }
+
     fn check_format(&self) -> Result<()> {
         if let Some(unknown) = self.metadata_columns.iter().find(|name| Metadata::parse(name).is_none()) {
             return Err(Error::invalid(format!(
@@ -246,7 +272,7 @@ impl KafkaSourceOptions {
             (Some((FileFormat::Parquet, _)), _) => {
                 return Err(Error::invalid("format parquet is one of files, not of messages"));
             }
-            (Some((format, _)), None) if *format != FileFormat::Text => {
+            (Some((format, _)), None) if self.own_schema()?.is_none() => {
                 return Err(Error::invalid(format!(
                     "a Kafka source with format {} needs a schema",
                     format.name()

@@ -3,12 +3,14 @@
 //! Called by `run`, `check`, `explain` and `test`. Everything that can be refused is refused before a checkpoint is touched:
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
+mod feed;
 mod given;
 mod plugins;
 mod sink;
 mod source;
 mod table;
 
+pub(crate) use feed::columns_of_lines;
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use source::format_options;
@@ -16,7 +18,7 @@ pub(crate) use source::format_options;
 use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
-use pelton_connectors::source::Stores;
+use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
     Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
 };
@@ -84,6 +86,11 @@ pub(crate) struct Planned {
     sink: Arc<dyn Sink>,
 }
 
+/// The sources of a plan, cut down to the columns that it reads. Their logs are in memory: they can be asked, not run.
+pub(crate) struct Inputs {
+    pub(crate) sources: Vec<(String, Arc<dyn Source>)>,
+}
+
 impl Planned {
     /// For `explain`.
     pub(crate) fn plan(&self) -> &PhysicalPlan {
@@ -134,6 +141,13 @@ impl Assembly {
         Ok(Planned { plugins, tables, plan, sink })
     }
 
+    /// The sources as the plan reads them.
+    pub(crate) async fn inputs(&self, file: &PipelineFile) -> Result<Inputs> {
+        let planned = self.plan(file, RunOptions::default()).await?;
+        let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
+        Ok(Inputs { sources: cut(sources, &planned.plan, None)? })
+    }
+
     /// A query that owns its checkpoint and is ready to run.
     pub(crate) async fn query(
         &self,
@@ -165,7 +179,13 @@ impl Assembly {
             (Some(then), None) => sink::for_rerun(file, planned.sink, (&plan, &planned.plugins), then)?,
             _ => planned.sink,
         };
-        let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
+        let mut sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
+        if self.given.is_none() && checkpoint_files(file, options)?.is_some() {
+            for (name, source) in &mut sources {
+                let log = ReplayLog::new(recovered.checkpoint().replay_files(name));
+                *source = Arc::new(ReplaySource::new(name, Arc::clone(source), log)?);
+            }
+        }
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
             Some(_) => None,
@@ -372,7 +392,7 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
 }
 
 /// Where dead letters go, if not into the checkpoint.
-fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
+pub(crate) fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
     file.dead_letters.as_ref().map(|url| tree(file, url)).transpose()
 }
 

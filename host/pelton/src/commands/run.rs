@@ -1,10 +1,17 @@
 //! `pelton run`: queries until they end or a signal comes.
 
+mod line;
+
+pub(crate) use line::above;
+
 use crate::assembly::{self, Assembly, RunOptions};
 use crate::cli::{Reporting, RunArgs};
 use crate::report;
+use line::ProgressLine;
 use pelton_core::{Error, Result};
 use pelton_engine::{Progress, Query, ResetState, RunControl, RunSummary};
+use pelton_plan::PipelineFile;
+use pelton_plan::file::SinkSpec;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -27,16 +34,23 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
         let control = RunControl::default();
         tokio::spawn(end_on_signals(control.clone()));
+        let in_place = arguments.progress.is_none() && shows_lines(&files);
         let progress = how(arguments.progress);
         let mut queries = Vec::with_capacity(files.len());
         for (file, planned) in files.iter().zip(planned) {
             let query = assembly.query(file, planned, options).await?;
-            let query = query.on_progress(move |p| report_progress(progress, p)).build().await?;
-            queries.push((file.name.value.clone(), query, assembly::letters_are_lost(file, options)));
+            let line = in_place.then(ProgressLine::new);
+            let shown = line.clone();
+            let query = query.on_progress(move |p| match &shown {
+                Some(line) => line.show(p),
+                None => report_progress(progress, p),
+            });
+            let told = (assembly::letters_are_lost(file, options), line);
+            queries.push((file.name.value.clone(), query.build().await?, told));
         }
-        let runs = queries.into_iter().map(|(name, query, letters_are_lost)| {
-            run_query(name, query, letters_are_lost, &control, how(arguments.summary))
-        });
+        let runs = queries
+            .into_iter()
+            .map(|(name, query, told)| run_query(name, query, told, &control, how(arguments.summary)));
         let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
         failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
     })
@@ -53,7 +67,7 @@ fn reset(arguments: &RunArgs) -> ResetState {
 async fn run_query(
     name: String,
     mut query: Query,
-    letters_are_lost: bool,
+    (letters_are_lost, line): (bool, Option<ProgressLine>),
     control: &RunControl,
     summary: Reporting,
 ) -> Result<()> {
@@ -62,6 +76,7 @@ async fn run_query(
         Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
         ended => ended,
     };
+    line.iter().for_each(ProgressLine::clear);
     let done = ended.as_ref().unwrap_or_else(|_| query.summary());
     report_summary(summary, &name, done)?;
     if done.dead_letters > 0 && letters_are_lost {
@@ -101,6 +116,12 @@ async fn wait_for_signal() -> std::io::Result<()> {
 #[cfg(not(unix))]
 async fn wait_for_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
+}
+
+/// Whether progress is a line that is rewritten: nothing else may write to the terminal meanwhile.
+fn shows_lines(files: &[PipelineFile]) -> bool {
+    let prints = |file: &PipelineFile| matches!(file.sink, SinkSpec::Console(_));
+    std::io::stderr().is_terminal() && !(std::io::stdout().is_terminal() && files.iter().any(prints))
 }
 
 /// Words for a person, nothing for a program that did not ask.

@@ -1,6 +1,7 @@
 //! The sources of a pipeline file.
 
 use super::events::{MemorySource, WatermarkSpec};
+use super::feeds::{HttpSource, SocketSource, StdinSource};
 use super::node::Span;
 use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use pelton_core::MalformedPolicy;
@@ -20,6 +21,12 @@ pub enum SourceSpec {
     Rate(RateSource),
     /// Rows that a test script gives.
     Memory(MemorySource),
+    /// Rows that others send by POST.
+    Http(Box<HttpSource>),
+    /// Lines from a server, for trying things out.
+    Socket(Box<SocketSource>),
+    /// Lines on the process's input.
+    Stdin(Box<StdinSource>),
 }
 
 impl SourceSpec {
@@ -29,6 +36,9 @@ impl SourceSpec {
             Self::File(source) => source.watermark.as_ref(),
             Self::Rate(source) => source.watermark.as_ref(),
             Self::Memory(source) => source.watermark.as_ref(),
+            Self::Http(source) => source.watermark.as_ref(),
+            Self::Socket(source) => source.watermark.as_ref(),
+            Self::Stdin(source) => source.watermark.as_ref(),
         }
     }
 
@@ -38,6 +48,9 @@ impl SourceSpec {
             Self::File(_) => "file",
             Self::Rate(_) => "rate",
             Self::Memory(_) => "memory",
+            Self::Http(_) => "http",
+            Self::Socket(_) => "socket",
+            Self::Stdin(_) => "stdin",
         }
     }
 }
@@ -92,7 +105,7 @@ pub struct FileSource {
 }
 
 /// `null` without quotes is YAML's null, and means the policy of that name here.
-fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MalformedPolicy, D::Error> {
+pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MalformedPolicy, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(MalformedPolicy::Null))
 }
 
@@ -148,7 +161,7 @@ impl Format {
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case", rename = "MalformedPolicy")]
 #[allow(dead_code, reason = "only its JSON Schema is used: core's type knows no schemars")]
-enum MalformedPolicySchema {
+pub(super) enum MalformedPolicySchema {
     /// The query fails, naming the record (the default). Spark's `FAILFAST`.
     Fail,
     /// The record is counted and left out. Spark's `DROPMALFORMED`.

@@ -4,7 +4,7 @@
 //! file is with `max_files_per_trigger: 1`. Rows are decoded as the pipeline's JSON sources decode theirs.
 
 use super::script::Row;
-use crate::assembly::{GivenSource, format_options};
+use crate::assembly::{GivenSource, columns_of_lines, format_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -71,6 +71,7 @@ pub(super) fn schema_of(file: &PipelineFile, name: &str, spec: &SourceSpec) -> R
             .hint("declare its columns in the pipeline file")),
         },
         SourceSpec::Memory(source) => source.schema.schema(file.text(), file.time_zone()),
+        SourceSpec::Http(_) | SourceSpec::Socket(_) | SourceSpec::Stdin(_) => columns_of_lines(file, spec),
         SourceSpec::Rate(_) => {
             let zone = Some(Arc::from(file.time_zone()));
             Ok(Arc::new(Schema::new(vec![

@@ -179,13 +179,9 @@ impl Assembly {
             (Some(then), None) => sink::for_rerun(file, planned.sink, (&plan, &planned.plugins), then)?,
             _ => planned.sink,
         };
-        let mut sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
-        if self.given.is_none() && checkpoint_files(file, options)?.is_some() {
-            for (name, source) in &mut sources {
-                let log = ReplayLog::new(recovered.checkpoint().replay_files(name));
-                *source = Arc::new(ReplaySource::new(name, Arc::clone(source), log)?);
-            }
-        }
+        let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
+        let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
+        let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
             Some(_) => None,
@@ -334,6 +330,19 @@ fn cut(
         Ok((input.name.clone(), source.cut(columns)?))
     });
     inputs.collect()
+}
+
+/// The sources, each with the dead letters that are fed back to it.
+fn with_replays(
+    sources: Vec<(String, Arc<dyn Source>)>,
+    recovered: &Recovered,
+) -> Result<Vec<(String, Arc<dyn Source>)>> {
+    let with_replays = |(name, source): (String, Arc<dyn Source>)| {
+        let log = ReplayLog::new(recovered.checkpoint().replay_files(&name));
+        let source: Arc<dyn Source> = Arc::new(ReplaySource::new(&name, source, log)?);
+        Ok((name, source))
+    };
+    sources.into_iter().map(with_replays).collect()
 }
 
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {

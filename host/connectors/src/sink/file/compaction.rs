@@ -134,7 +134,7 @@ pub async fn compact(
     if options.target_size_bytes == 0 {
         return Err(Error::invalid("the target size must be at least 1 byte"));
     }
-    let mut work = Work { directory, log, options, now_ms, token: run_token() };
+    let work = Work { directory, log, options, now_ms, token: run_token() };
     if options.dry_run {
         let (groups, unknown) = work.groups().await?;
         let groups = groups.iter().enumerate().map(|(nth, group)| work.planned(nth, group)).collect();
@@ -163,7 +163,7 @@ struct Group {
 }
 
 impl Work<'_> {
-    async fn run(&mut self) -> Result<Compaction> {
+    async fn run(&self) -> Result<Compaction> {
         let (groups, unknown) = self.groups().await?;
         let mut done = Compaction { unknown, ..Compaction::default() };
         if !groups.is_empty() {

@@ -134,9 +134,11 @@ impl ConsoleSink {
         let encode = |rows: RecordBatch| {
             let encoder = Arc::clone(&encoder);
             async move {
-                let work = move || match encoder.encode(std::slice::from_ref(&rows))? {
-                    Encoded::Bytes(out) => Ok((rows.num_rows() as u64, out)),
-                    Encoded::RowGroup(_) => Err(Error::internal("a row group for the console")),
+                let work = move || -> Result<(u64, Vec<u8>)> {
+                    match encoder.encode(std::slice::from_ref(&rows))? {
+                        Encoded::Bytes(out) => Ok((rows.num_rows() as u64, out)),
+                        Encoded::RowGroup(_) => Err(Error::internal("a row group for the console")),
+                    }
                 };
                 let done = tokio::task::spawn_blocking(work).await;
                 done.map_err(|e| Error::internal(format!("encoding rows did not end: {e}")))?

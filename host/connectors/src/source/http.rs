@@ -236,7 +236,8 @@ impl Source for HttpSource {
             async move {
                 let (requests, body) = log::read(&*log, number).await?;
                 let requests = if has_header { requests } else { vec![body.len()] };
-                Ok(Box::new(Rows { number, requests, body, decoder }) as Box<dyn Block>)
+                let block: Box<dyn Block> = Box::new(Rows { number, requests, body, decoder });
+                Ok::<_, Error>(block)
             }
         });
         Ok(blocks.boxed())

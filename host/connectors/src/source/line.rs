@@ -87,15 +87,16 @@ impl LineSource {
     }
 
     /// The same source, decoding only these columns.
-    pub fn with_columns(self, columns: &[String]) -> Result<Self> {
+    pub fn with_columns(mut self, columns: &[String]) -> Result<Self> {
         let lines = &self.options.lines;
         let has_timestamp =
             self.options.include_timestamp && columns.iter().any(|column| column == TIMESTAMP);
         let is_decoded = |column: &&String| !(self.options.include_timestamp && *column == TIMESTAMP);
         let decoded = columns.iter().filter(is_decoded).cloned().collect();
         let decoder = lines.decoder(&self.name, Some(decoded), lines.on_malformed)?;
-        let schema = with_timestamp(&decoder.schema(), has_timestamp, &lines.time_zone);
-        Ok(Self { decoder, schema, ..self })
+        self.schema = with_timestamp(&decoder.schema(), has_timestamp, &lines.time_zone);
+        self.decoder = decoder;
+        Ok(self)
     }
 
     fn kind(&self) -> &'static str {

@@ -124,7 +124,8 @@ async fn list(arguments: &LettersArgs) -> Result<()> {
     let letters = Letters::read(arguments).await?;
     let mut counts: BTreeMap<(BatchId, &str, &str), (u64, u64)> = BTreeMap::new();
     for (line, letter, _) in &letters.found {
-        let count = counts.entry((letter.batch_id, &letter.kind, &letter.origin)).or_default();
+        let count =
+            counts.entry((letter.batch_id, letter.kind.as_str(), letter.origin.as_str())).or_default();
         count.0 += 1;
         count.1 += u64::from(letters.is_replayed(*line, letter));
     }

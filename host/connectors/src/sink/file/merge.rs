@@ -83,7 +83,7 @@ struct RowGroups {
 impl RowGroups {
     /// Decoding and encoding are work for a thread that may block.
     async fn add(mut self, content: Bytes) -> Result<(Self, Bytes)> {
-        let work = move || {
+        let work = move || -> Result<(Self, Bytes)> {
             let written = self.rows_of(content)?;
             Ok((self, written.into()))
         };
@@ -91,7 +91,7 @@ impl RowGroups {
     }
 
     async fn finish(mut self) -> Result<Bytes> {
-        let work = move || {
+        let work = move || -> Result<Bytes> {
             let mut written = self.row_group()?;
             if let Some((_, file)) = &mut self.file {
                 written.extend(file.finish()?);

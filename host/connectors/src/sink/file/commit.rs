@@ -191,11 +191,7 @@ impl Directory {
                 visible
             }
         };
-        let (decided, open) =
-            std::mem::take(&mut self.undecided).into_iter().partition(|(id, _)| *id <= batch.batch_id);
-        self.undecided = open;
-        let decided: Vec<(BatchId, String)> = decided;
-        self.discard(decided.into_iter().map(|(_, name)| name).collect()).await?;
+        self.discard_undecided(|id, _| id <= batch.batch_id).await?;
         Ok(visible)
     }
 
@@ -238,6 +234,17 @@ impl Directory {
             async move { files.rename(&from, &to).await }
         };
         stream::iter(files.iter().map(publish).collect::<Vec<_>>()).buffered(AT_ONCE).try_collect().await
+    }
+
+    /// Deletes pending files of other runs that this run has decided against.
+    pub(super) async fn discard_undecided(
+        &mut self,
+        is_decided: impl Fn(BatchId, &str) -> bool,
+    ) -> Result<()> {
+        let undecided = std::mem::take(&mut self.undecided).into_iter();
+        let (decided, open): (Vec<_>, Vec<_>) = undecided.partition(|(id, name)| is_decided(*id, name));
+        self.undecided = open;
+        self.discard(decided.into_iter().map(|(_, name)| name).collect()).await
     }
 
     /// Deletes pending files.

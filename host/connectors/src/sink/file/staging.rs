@@ -42,14 +42,25 @@ impl Directory {
         let Some((_, last)) = self.last.as_ref().filter(|(_, last)| !last.staged.is_empty()) else {
             return Ok(0);
         };
+        let is_due = |part: &StagedFile| match due {
+            Due::At(rule, now_ms) => now_ms - part.time_ms >= rule.interval_ms,
+            Due::Now => true,
+        };
+        // Asked at every turn of a query at rest: nothing is looked at closely before something has waited long enough.
+        if !last.staged.iter().any(is_due) {
+            return Ok(0);
+        }
         let decision = decide(last.staged.clone(), due);
         if decision.roll.is_empty() {
             return Ok(0);
         }
         let (batch_id, numbered, taken) = (last.batch_id, last.numbered, last.taken());
         // Pending files belong to what is not decided, which is what comes next: so a second run leaves them alone.
-        let done = self.carry_out(batch_id.next(), (batch_id, numbered), decision).await?;
-        self.settle(batch_id, numbered, taken, done).await
+        let next = batch_id.next();
+        let done = self.carry_out(next, (batch_id, numbered), decision).await?;
+        let visible = self.settle(batch_id, numbered, taken, done).await?;
+        self.discard_undecided(|id, name| id <= next && is_together(name)).await?;
+        Ok(visible)
     }
 
     fn waiting(&self) -> Vec<StagedFile> {
@@ -125,6 +136,11 @@ fn part(file: LogFile, time_ms: i64) -> StagedFile {
     StagedFile { directory, pending, size_bytes, rows, time_ms, merged: false }
 }
 
+/// Whether a pending file was made of others.
+fn is_together(pending: &str) -> bool {
+    pending.split('-').nth(1).is_some_and(|mark| mark.starts_with('m'))
+}
+
 /// `.json.gz` of `17-00000-1f3….json.gz.pending`.
 fn extension(pending: &str) -> &str {
     let name = pending.strip_suffix(".pending").unwrap_or(pending);
@@ -134,7 +150,9 @@ fn extension(pending: &str) -> &str {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_extension_is_what_the_sink_gave_the_name() {
+    fn names_of_pending_files_tell_what_they_are() {
+        assert!(super::is_together("17-m4-00000-1f3.parquet.pending"));
+        assert!(!super::is_together("17-00000-m1f.parquet.pending"));
         assert_eq!(super::extension("17-00000-1f3.json.gz.pending"), ".json.gz");
         assert_eq!(super::extension("17-m4-00000-1f3.parquet.pending"), ".parquet");
     }

@@ -69,7 +69,7 @@ async fn small_files_become_one_a_partition_and_readers_never_notice() {
     let (before, names) = (rows(&files).await, visible(&files).await);
     let planned = compact_at(&files, CompactOptions { dry_run: true, ..options(HOUR_MS) }, 0).await.unwrap();
     assert_eq!((planned.groups.len(), planned.groups[0].replaces.len()), (3, 6));
-    assert_eq!(files.list("_pelton/compact").await.unwrap(), [], "a dry run writes nothing");
+    assert_eq!(files.list("_pelton/compacted").await.unwrap(), [], "a dry run writes nothing");
 
     let done = compact_at(&files, options(HOUR_MS), 0).await.unwrap();
     assert_eq!((done.groups.len(), done.deleted, done.kept), (3, 0, 18));
@@ -171,7 +171,7 @@ async fn a_compaction_that_dies_anywhere_harms_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_compactions_only_one_decides() {
+async fn a_second_compaction_and_a_strangers_directory_are_refused() {
     let files = written(FileFormat::Json).await;
     let expected = rows(&files).await;
     let guard = files.subtree("_pelton").lock("compaction.lock").await.unwrap();

@@ -66,6 +66,9 @@ async fn lines_come_with_the_time_at_which_they_were_seen_and_within_the_limit()
     source.commit(&Offset(3.into())).await.unwrap();
     server.write_all(b"f\n").unwrap();
     drop(server);
+    while !source.is_at_end(Some(&Offset(5.into()))) {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
     assert_eq!(next(&source, Some(3), 9).await, Some(5));
     assert_eq!(texts(&read(&source, 3, Offset(5.into())).await), ["d", "ef"]);
     assert_eq!(next(&source, Some(5), 10).await, None);

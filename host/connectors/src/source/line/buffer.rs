@@ -76,9 +76,11 @@ impl Buffer {
         let mut input = LineReader::new(input);
         let failed = loop {
             match input.next() {
-                Ok(piece) if piece.is_empty() => break None,
-                Ok(piece) if self.push(piece) => {}
-                Ok(_) => break None,
+                Ok(piece) => {
+                    if piece.is_empty() || !self.push(piece) {
+                        break None;
+                    }
+                }
                 Err(e) => break Some(e.to_string()),
             }
         };

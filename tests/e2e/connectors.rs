@@ -13,7 +13,7 @@ fn pipeline(folder: &Path, source: &str, rest: &str) -> Result<PathBuf> {
     let path = folder.join("pipeline.yaml");
     let shown = folder.display();
     let text =
-        format!("name: query\nsources:\n  input: {source}\ncheckpoint: '{shown}/checkpoint'\n{rest}\n");
+        format!("name: query\nsources:\n  rows: {source}\ncheckpoint: '{shown}/checkpoint'\n{rest}\n");
     std::fs::write(&path, text)?;
     Ok(path)
 }
@@ -201,11 +201,11 @@ fn dead_letters_are_fed_back_once_when_the_pipeline_is_mended() -> Result<()> {
     available_now(&file)?;
     ensure!(committed_rows(&out)?.len() == 2);
     let shown = letters(&["show"])?;
-    ensure!(shown.contains("malformed at input") && shown.contains("{\"n\": \"two\"}"), "{shown}");
+    ensure!(shown.contains("malformed at rows") && shown.contains("{\"n\": \"two\"}"), "{shown}");
 
     // It fails again as long as nothing is mended: a new letter, and the old one is done with.
-    ensure!(letters(&["replay", "--dry-run"])?.contains("1 letters would go back to 'input'"));
-    ensure!(letters(&["replay"])?.contains("1 letters go back to 'input'"));
+    ensure!(letters(&["replay", "--dry-run"])?.contains("1 letters would go back to 'rows'"));
+    ensure!(letters(&["replay"])?.contains("1 letters go back to 'rows'"));
     ensure!(letters(&["replay"])?.contains("nothing to feed back"));
     available_now(&file)?;
     ensure!(committed_rows(&out)?.len() == 2);

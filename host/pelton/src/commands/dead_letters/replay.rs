@@ -96,7 +96,7 @@ fn report(arguments: &ReplayArgs, by_source: &BTreeMap<String, Vec<ReplayedLette
     }
     for (source, letters) in by_source {
         let what = if arguments.dry_run { "would go" } else { "go" };
-        super::super::print_line(&format!("{} letters {what} back to '{source}'", letters.len()))?;
+        super::super::print_line(&format!("{what} back to '{source}': {}", letters.len()))?;
     }
     super::super::print_line(match (by_source.is_empty(), arguments.dry_run) {
         (true, _) => "nothing to feed back",

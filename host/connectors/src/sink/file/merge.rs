@@ -187,7 +187,7 @@ mod tests {
         merge(&files, &["a".into(), "b".into()], "ab", ".csv", 6).await.unwrap();
         assert_eq!(files.read("ab").await.unwrap().unwrap(), "n,key\n1,x\n2,y\n");
         let error = merge(&files, &["a".into(), "c".into()], "ac", ".csv", 6).await.unwrap_err();
-        assert_eq!(error.message(), "memory:///c is missing, though it is committed");
+        assert!(error.message().ends_with("/c is missing, though it is committed"), "{error}");
         assert_eq!(files.read("ac").await.unwrap(), None);
     }
 

@@ -18,6 +18,8 @@ mod batch;
 mod commands;
 /// The same cases against plugins in every language.
 mod conformance;
+/// HTTP, stdin, and the files of the file sink: rollover and compaction.
+mod connectors;
 /// `kill -9` at random moments, then the output of an undisturbed run.
 mod crash;
 /// Every example, its output compared with what it should be.

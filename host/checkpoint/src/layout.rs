@@ -11,6 +11,7 @@
 //! layouts/<sha256>         what the state consists of; commits/N says which of these is micro-batch N's
 //! plugins/<sha256>.wasm    the bytes of every plugin that an entry of the offset log names
 //! dead-letters/N.jsonl     rows of micro-batch N that did not reach the sink
+//! replays/<name>/…         dead letters that are fed back to a source
 //! ```
 
 use pelton_core::{BatchId, PluginDigest};
@@ -35,6 +36,9 @@ pub const LAYOUTS: &str = "layouts";
 pub const PLUGINS: &str = "plugins";
 /// Rows that did not reach the sink.
 pub const DEAD_LETTERS: &str = "dead-letters";
+
+/// Dead letters that are fed back, one directory a source.
+pub const REPLAYS: &str = "replays";
 
 /// `offsets/17`, `commits/17`.
 pub fn log_entry(log: &str, batch_id: BatchId) -> String {

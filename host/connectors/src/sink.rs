@@ -12,7 +12,7 @@ pub mod postgres;
 mod table;
 
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
-pub use file::{CommittedFile, FileSink, FileSinkOptions, committed_files};
+pub use file::{CommittedFile, FileSink, FileSinkOptions, Rollover, committed_files};
 pub use kafka::{KafkaSink, KafkaSinkOptions};
 pub use memory::MemorySink;
 pub use plugin::PluginSink;

@@ -49,6 +49,16 @@ pub trait Sink: Send + Sync {
     /// (query id, batch id) changes nothing. Nothing may become visible before the stream has ended, and an
     /// error of the stream is the error of the write.
     async fn write(&self, batch: &BatchInfo, rows: RowStream) -> Result<SinkReport>;
+    /// A trigger has fired and there was nothing to run. A sink that holds committed rows back may let go of those that have
+    /// waited long enough.
+    async fn rest(&self, _now_ms: i64) -> Result<()> {
+        Ok(())
+    }
+    /// The sources are at their end (`once`, `available_now`): a sink that holds committed rows back lets go of all. A run that is
+    /// stopped does not come here: the next one goes on.
+    async fn finish(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What a sink did with a micro-batch.

@@ -4,6 +4,7 @@ use crate::{BatchId, DeadLetter, Offset, OffsetRange, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::stream::BoxStream;
 
 /// A source of rows that can be read again from any offset range it has once named.
@@ -40,6 +41,40 @@ pub trait Source: Send + Sync {
     async fn read(&self, batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream>;
     /// All up to `end` is committed: what lies before need not be kept for this query.
     async fn commit(&self, end: &Offset) -> Result<()>;
+    /// Nothing will ever come after `position`, where the last micro-batch ended. A query whose sources are all at their end
+    /// ends, whatever its trigger.
+    fn is_at_end(&self, _position: Option<&Offset>) -> bool {
+        false
+    }
+    /// Records that are to be decoded as if the source gave them now: dead letters that are fed back. `None`: it cannot.
+    fn decode_again(&self, _records: Vec<Record>) -> Option<Box<dyn Block>> {
+        None
+    }
+    /// What waits beyond `position`, as far as the source knows without asking anyone: for people who wonder how far behind a
+    /// query is. Asked after each micro-batch. Spark's `metrics` of a source.
+    async fn backlog(&self, _position: Option<&Offset>) -> Option<Backlog> {
+        None
+    }
+}
+
+/// A record as a source once gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its bytes.
+    pub payload: Bytes,
+    /// Where it was, for messages and dead letters.
+    pub position: String,
+}
+
+/// What a source still has to give. What it does not count is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Records, over all partitions.
+    pub records: Option<u64>,
+    /// Bytes, as they will be read.
+    pub bytes: Option<u64>,
+    /// Files.
+    pub files: Option<u64>,
 }
 
 /// A part of a source that has its own order of events. Kafka's word; Flink calls it a split.

@@ -106,6 +106,7 @@ impl Query {
                 let watermarks = self.planned_watermarks(&available, time_ms).await?;
                 let without_data = self.wants_batch_without_data(&watermarks, time_ms);
                 let Some(ranges) = admission::plan_batch(&available, without_data) else {
+                    self.sink.rest(time_ms).await?;
                     return Ok(Turn::Idle);
                 };
                 self.watermarks = watermarks;
@@ -136,7 +137,7 @@ impl Query {
         self.acknowledge(&mut batch).await?;
         batch.spent.trigger_execution = millis(started.elapsed());
         let batch_id = batch.info.batch_id;
-        self.report(batch, started);
+        self.report(batch, started).await;
         Ok(Turn::Ran(batch_id))
     }
 

@@ -6,7 +6,7 @@
 //! micro-batch takes only one or two.
 
 use chrono::{DateTime, SecondsFormat};
-use pelton_core::{BatchId, Offset, QueryId, RunId};
+use pelton_core::{Backlog, BatchId, Offset, QueryId, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -197,6 +197,40 @@ pub struct SourceProgress {
     pub num_input_bytes: u64,
     /// Records that did not decode and were dropped or sent to the dead letters.
     pub num_malformed_rows: u64,
+    /// What still waits in it, as far as it knows. Spark's source `metrics`.
+    #[serde(skip_serializing_if = "SourceMetrics::is_empty")]
+    pub metrics: SourceMetrics,
+}
+
+/// How far behind a source the query is after the micro-batch; by the names of Spark's metrics where it has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct SourceMetrics {
+    /// Records that were there and are not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_records_outstanding: Option<u64>,
+    /// Bytes that were there and are not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_bytes_outstanding: Option<u64>,
+    /// Files that were there and are not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_files_outstanding: Option<u64>,
+}
+
+impl SourceMetrics {
+    /// The source counts nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Backlog> for SourceMetrics {
+    fn from(backlog: Backlog) -> Self {
+        Self {
+            num_records_outstanding: backlog.records,
+            num_bytes_outstanding: backlog.bytes,
+            num_files_outstanding: backlog.files,
+        }
+    }
 }
 
 /// What the sink took. Spark's `SinkProgress`.

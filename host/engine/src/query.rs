@@ -166,7 +166,10 @@ impl Query {
 
     async fn fire(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         match self.trigger {
-            Trigger::Once => self.run_once().await.map(|_| RunEnd::Finished),
+            Trigger::Once => {
+                self.run_once().await?;
+                self.sink.finish().await.map(|()| RunEnd::Finished)
+            }
             Trigger::AvailableNow => {
                 self.prepare_for_available_now().await?;
                 self.fire_until_idle(stop).await
@@ -179,10 +182,16 @@ impl Query {
         }
     }
 
+    /// Nothing will ever come.
+    fn is_at_end(&self) -> bool {
+        let mut inputs = self.inputs.iter().zip(&self.position.offsets).peekable();
+        inputs.peek().is_some() && inputs.all(|(input, position)| input.source.is_at_end(position.as_ref()))
+    }
+
     async fn fire_until_idle(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
             if self.run_once().await? == Turn::Idle {
-                return Ok(RunEnd::Finished);
+                return self.sink.finish().await.map(|()| RunEnd::Finished);
             }
         }
         Ok(RunEnd::Stopped)
@@ -191,6 +200,9 @@ impl Query {
     async fn fire_as_fast_as_possible(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
             if self.run_once().await? == Turn::Idle {
+                if self.is_at_end() {
+                    return self.sink.finish().await.map(|()| RunEnd::Finished);
+                }
                 let rest = tokio::time::sleep(self.polling_delay);
                 tokio::select! { () = rest => {}, () = stop.cancelled() => {} }
             }
@@ -201,7 +213,9 @@ impl Query {
     async fn fire_every(&mut self, interval_ms: i64, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
             let fired_ms = self.clock.now_ms();
-            self.run_once().await?;
+            if self.run_once().await? == Turn::Idle && self.is_at_end() {
+                return self.sink.finish().await.map(|()| RunEnd::Finished);
+            }
             let next_ms = trigger::next_trigger_ms(fired_ms, interval_ms);
             let took_ms = self.clock.now_ms() - fired_ms;
             if took_ms > interval_ms {

@@ -7,19 +7,19 @@ use crate::clock::Stopwatch;
 use crate::meters::InputMeter;
 use crate::micro_batch::BatchContext;
 use crate::progress::{
-    self, EventTime, PartitionProgress, Phase, Progress, SinkProgress, SourceProgress, StateOperatorProgress,
-    WatermarkProgress, millis,
+    self, EventTime, PartitionProgress, Phase, Progress, SinkProgress, SourceMetrics, SourceProgress,
+    StateOperatorProgress, WatermarkProgress, millis,
 };
 use crate::query::{Input, Query};
 use crate::watermark::{Mark, partitions};
 use pelton_checkpoint::SourceOffsets;
-use pelton_core::{OperatorInfo, StateUsage};
+use pelton_core::{Backlog, OperatorInfo, StateUsage};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 impl Query {
-    pub(crate) fn report(&mut self, mut batch: BatchContext, started: Stopwatch) {
+    pub(crate) async fn report(&mut self, mut batch: BatchContext, started: Stopwatch) {
         let meters = &batch.meters;
         let of_nanos = |nanos: &AtomicU64| millis(Duration::from_nanos(nanos.load(Relaxed)));
         batch.spent.get_batch += of_nanos(&meters.read_nanos);
@@ -30,7 +30,10 @@ impl Query {
             .last_started
             .replace(started)
             .map_or(0.0, |last| last.elapsed().saturating_sub(started.elapsed()).as_secs_f64());
-        let progress = self.progress(&batch, since_last);
+        let asked = self.inputs.iter().zip(&self.position.offsets);
+        let asked = asked.map(|(input, position)| input.source.backlog(position.as_ref()));
+        let backlogs = futures::future::join_all(asked).await;
+        let progress = self.progress(&batch, since_last, &backlogs);
         self.warn_of_late_rows(&batch);
         self.summary.add(&progress);
         if let Some(listener) = &self.listener {
@@ -110,12 +113,18 @@ impl Query {
         operators.collect()
     }
 
-    fn progress(&mut self, batch: &BatchContext, seconds_since_last: f64) -> Progress {
+    fn progress(
+        &mut self,
+        batch: &BatchContext,
+        seconds_since_last: f64,
+        backlogs: &[Option<Backlog>],
+    ) -> Progress {
         let state_operators = self.state_operators(batch);
         let meters = &batch.meters;
         let seconds = batch.spent.trigger_execution / 1e3;
-        let sources = self.inputs.iter().zip(&batch.ranges).zip(&meters.inputs);
-        let source = |((input, range), meter): ((&Input, &SourceOffsets), &InputMeter)| SourceProgress {
+        let sources = self.inputs.iter().zip(&batch.ranges).zip(&meters.inputs).zip(backlogs);
+        type Told<'a> = (((&'a Input, &'a SourceOffsets), &'a InputMeter), &'a Option<Backlog>);
+        let source = |(((input, range), meter), backlog): Told<'_>| SourceProgress {
             name: input.name.clone(),
             description: input.source.description(),
             start_offset: range.start.clone(),
@@ -125,6 +134,7 @@ impl Query {
             processed_rows_per_second: progress::rate(meter.rows.load(Relaxed), seconds),
             num_input_bytes: meter.bytes.load(Relaxed),
             num_malformed_rows: meter.malformed.load(Relaxed),
+            metrics: backlog.map(SourceMetrics::from).unwrap_or_default(),
         };
         let num_input_rows = meters.inputs.iter().map(|meter| meter.rows.load(Relaxed)).sum();
         Progress {

@@ -3,6 +3,7 @@
 //! Called by `run`, `check`, `explain` and `test`. Everything that can be refused is refused before a checkpoint is touched:
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
+mod feed;
 mod given;
 mod kafka;
 mod plugins;
@@ -10,6 +11,7 @@ mod sink;
 mod source;
 mod table;
 
+pub(crate) use feed::columns_of_lines;
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
@@ -18,7 +20,7 @@ pub(crate) use source::format_options;
 use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
-use pelton_connectors::source::Stores;
+use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
     Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, Result, Sink, Source, StateStore, Table,
     Trigger,
@@ -87,6 +89,11 @@ pub(crate) struct Planned {
     sink: Arc<dyn Sink>,
 }
 
+/// The sources of a plan, cut down to the columns that it reads. Their logs are in memory: they can be asked, not run.
+pub(crate) struct Inputs {
+    pub(crate) sources: Vec<(String, Arc<dyn Source>)>,
+}
+
 impl Planned {
     /// For `explain`.
     pub(crate) fn plan(&self) -> &PhysicalPlan {
@@ -146,6 +153,13 @@ impl Assembly {
         Ok(Planned { plugins, tables, plan, sink })
     }
 
+    /// The sources as the plan reads them.
+    pub(crate) async fn inputs(&self, file: &PipelineFile) -> Result<Inputs> {
+        let planned = self.plan(file, RunOptions::default()).await?;
+        let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
+        Ok(Inputs { sources: cut(sources, &planned.plan, None)? })
+    }
+
     /// A query that owns its checkpoint and is ready to run.
     pub(crate) async fn query(
         &self,
@@ -178,6 +192,8 @@ impl Assembly {
             _ => planned.sink,
         };
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
+        let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
+        let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
             Some(_) => None,
@@ -328,6 +344,19 @@ fn cut(
     inputs.collect()
 }
 
+/// The sources, each with the dead letters that are fed back to it.
+fn with_replays(
+    sources: Vec<(String, Arc<dyn Source>)>,
+    recovered: &Recovered,
+) -> Result<Vec<(String, Arc<dyn Source>)>> {
+    let with_replays = |(name, source): (String, Arc<dyn Source>)| {
+        let log = ReplayLog::new(recovered.checkpoint().replay_files(&name));
+        let source: Arc<dyn Source> = Arc::new(ReplaySource::new(&name, source, log)?);
+        Ok((name, source))
+    };
+    sources.into_iter().map(with_replays).collect()
+}
+
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
     let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, &schemas)?;
@@ -384,7 +413,7 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
 }
 
 /// Where dead letters go, if not into the checkpoint.
-fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
+pub(crate) fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
     file.dead_letters.as_ref().map(|url| tree(file, url)).transpose()
 }
 

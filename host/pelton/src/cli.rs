@@ -1,5 +1,11 @@
 //! What can be typed: every command, its arguments and its help. Used by `main`; it only reads, it does nothing.
 
+mod dead_letters;
+mod files;
+
+pub(crate) use dead_letters::{DeadLettersCommand, LetterKind, LettersArgs, ReplayArgs};
+pub(crate) use files::{FilesCommand, FilesCompactArgs, FilesLsArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use pelton_core::Trigger;
 use pelton_plan::file::TriggerSpec;
@@ -63,6 +69,12 @@ pub(crate) enum Command {
     /// Show the logs of a query's checkpoint
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
+    /// Look at the rows that did not reach the sink, and feed them back
+    #[command(subcommand)]
+    DeadLetters(DeadLettersCommand),
+    /// Look after the output of a file sink: list its files, put small ones together
+    #[command(subcommand)]
+    Files(FilesCommand),
     /// Run test scripts: add rows to a pipeline, expect rows per micro-batch
     Test(ScriptArgs),
     /// Send JSON lines from stdin through plugin functions to stdout
@@ -251,7 +263,7 @@ pub(crate) struct RunArgs {
     /// Run once over everything that is there, as one batch, without a checkpoint
     #[arg(long, conflicts_with = "trigger")]
     pub(crate) batch: bool,
-    /// Report every micro-batch on stderr [default: words on a terminal, none elsewhere]
+    /// Report every micro-batch on stderr [default: one line that is rewritten on a terminal, none elsewhere]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) progress: Option<Reporting>,
     /// Report the whole run on stderr when it ends [default: words on a terminal, none elsewhere]

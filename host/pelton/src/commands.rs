@@ -3,7 +3,9 @@
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod completions;
+pub(crate) mod dead_letters;
 pub(crate) mod explain;
+pub(crate) mod files;
 pub(crate) mod pipe;
 pub(crate) mod plugin;
 pub(crate) mod run;

@@ -30,7 +30,7 @@ pub(crate) fn start(logging: &Logging, warn_unasked: bool) {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(crate::commands::run::above)
         .with_ansi(colours_on_stderr())
         .with_target(logging.verbose > 1)
         .init();

@@ -36,6 +36,8 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::State(command) => commands::state::run(&command),
         Command::Checkpoint(command) => commands::checkpoint::run(&command),
+        Command::DeadLetters(command) => commands::dead_letters::run(&command),
+        Command::Files(command) => commands::files::run(&command),
         Command::Pipe(arguments) => commands::pipe::run(&arguments),
         Command::Plugin(PluginCommand::New(arguments)) => commands::plugin::new::run(&arguments),
         Command::Plugin(PluginCommand::Build(arguments)) => commands::plugin::build::run(&arguments),

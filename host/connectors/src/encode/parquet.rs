@@ -32,12 +32,26 @@ impl ParquetEncoder {
         let mut bag = Bag::new("parquet", options);
         let codec = codec(bag.text("compression")?)?;
         bag.finish()?;
+        Self::with_codec(schema, codec)
+    }
+
+    /// For rows of a file that is there, compressed as that is.
+    pub(crate) fn like(schema: &Schema, codec: Option<Compression>) -> Result<Self> {
+        Self::with_codec(schema, codec.unwrap_or(Compression::SNAPPY))
+    }
+
+    fn with_codec(schema: &Schema, codec: Compression) -> Result<Self> {
         // Spark calls the root so.
         let converted = ArrowSchemaConverter::new().schema_root("spark_schema").convert(schema);
         let root = converted.map_err(failed)?.root_schema_ptr();
         let properties =
             WriterProperties::builder().set_created_by(CREATED_BY.into()).set_compression(codec).build();
         Ok(Self { schema: Arc::new(schema.clone()), root, properties: Arc::new(properties) })
+    }
+
+    /// The columns of its files.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Starts a file in memory.

@@ -1,12 +1,13 @@
-//! Prints micro-batches: as Spark's tables for people, or as JSON lines for pipes.
+//! Prints micro-batches: as Spark's tables for people, or as lines of JSON, CSV or text for pipes.
 //!
 //! It is not exactly-once: what was printed before a crash is printed again.
 
 use super::parallelism;
 use super::table::DrawnTable;
-use crate::encode::JsonEncoder;
+use crate::decode::options::OptionMap;
+use crate::encode::{Encoded, Encoder, FileFormat};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -26,13 +27,31 @@ pub enum ConsoleFormat {
     Table,
     /// All rows, one JSON object a line, and nothing else.
     Json,
+    /// All rows as comma-separated values.
+    Csv,
+    /// One string column, a line each.
+    Text,
+}
+
+impl ConsoleFormat {
+    /// As lines of files have it; `None` for tables.
+    fn of_lines(self) -> Option<FileFormat> {
+        match self {
+            Self::Table => None,
+            Self::Json => Some(FileFormat::Json),
+            Self::Csv => Some(FileFormat::Csv),
+            Self::Text => Some(FileFormat::Text),
+        }
+    }
 }
 
 /// The console's options, with Spark's defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleOptions {
-    /// Tables or JSON lines.
+    /// Tables or lines.
     pub format: ConsoleFormat,
+    /// The options of lines, as for files.
+    pub options: OptionMap,
     /// Rows that a table shows at most.
     pub num_rows: usize,
     /// Characters that a cell of a table keeps; `None` for all of them.
@@ -41,7 +60,27 @@ pub struct ConsoleOptions {
 
 impl Default for ConsoleOptions {
     fn default() -> Self {
-        Self { format: ConsoleFormat::Table, num_rows: 20, truncate: Some(20) }
+        let options = OptionMap::new();
+        Self { format: ConsoleFormat::Table, options, num_rows: 20, truncate: Some(20) }
+    }
+}
+
+impl ConsoleOptions {
+    /// Whether rows of this schema can be printed so; the error says what to change.
+    pub fn check(&self, schema: &Schema) -> Result<()> {
+        self.encoder(schema).map(|_| ())
+    }
+
+    fn encoder(&self, schema: &Schema) -> Result<Option<Arc<Encoder>>> {
+        match self.format.of_lines() {
+            Some(format) => {
+                Encoder::new(format, schema, &self.options).map(|encoder| Some(Arc::new(encoder)))
+            }
+            None if self.options.is_empty() => Ok(None),
+            None => {
+                Err(Error::invalid("a table has no `options`").hint("they are for format json, csv and text"))
+            }
+        }
     }
 }
 
@@ -55,6 +94,10 @@ pub struct ConsoleSink {
 #[derive(Default)]
 struct State {
     schema: Option<SchemaRef>,
+    /// Of lines.
+    encoder: Option<Arc<Encoder>>,
+    /// What stands above the first line, until it is printed.
+    head: Vec<u8>,
     printed: Option<BatchId>,
 }
 
@@ -87,18 +130,22 @@ impl ConsoleSink {
     }
 
     /// A micro-batch that fails early prints nothing: its rows wait for the end, as long as they are few.
-    async fn print_json(&self, rows: RowStream) -> Result<SinkReport> {
-        let encode = |rows: RecordBatch| async move {
-            let work = move || -> Result<(u64, Vec<u8>)> {
-                let mut out = Vec::new();
-                JsonEncoder::default().encode(&rows, &mut out)?;
-                Ok((rows.num_rows() as u64, out))
-            };
-            let done = tokio::task::spawn_blocking(work).await;
-            done.map_err(|e| Error::internal(format!("encoding rows did not end: {e}")))?
+    async fn print_lines(&self, encoder: Arc<Encoder>, rows: RowStream) -> Result<SinkReport> {
+        let encode = |rows: RecordBatch| {
+            let encoder = Arc::clone(&encoder);
+            async move {
+                let work = move || -> Result<(u64, Vec<u8>)> {
+                    match encoder.encode(std::slice::from_ref(&rows))? {
+                        Encoded::Bytes(out) => Ok((rows.num_rows() as u64, out)),
+                        Encoded::RowGroup(_) => Err(Error::internal("a row group for the console")),
+                    }
+                };
+                let done = tokio::task::spawn_blocking(work).await;
+                done.map_err(|e| Error::internal(format!("encoding rows did not end: {e}")))?
+            }
         };
         let mut pieces = rows.map_ok(encode).try_buffered(parallelism()).boxed();
-        let (mut waiting, mut waiting_bytes) = (Vec::new(), 0);
+        let (mut waiting, mut waiting_bytes) = (vec![std::mem::take(&mut self.state.lock().head)], 0);
         let mut report = SinkReport::default();
         while let Some((rows, bytes)) = pieces.try_next().await? {
             report.rows += rows;
@@ -134,6 +181,8 @@ impl Sink for ConsoleSink {
         match self.options.format {
             ConsoleFormat::Table => "console".into(),
             ConsoleFormat::Json => "console (json)".into(),
+            ConsoleFormat::Csv => "console (csv)".into(),
+            ConsoleFormat::Text => "console (text)".into(),
         }
     }
 
@@ -142,7 +191,10 @@ impl Sink for ConsoleSink {
     }
 
     async fn open(&self, context: SinkContext) -> Result<()> {
-        *self.state.lock() = State { schema: Some(context.schema), printed: context.last_committed };
+        let encoder = self.options.encoder(&context.schema)?;
+        let head = encoder.as_ref().map_or(Ok(Vec::new()), |encoder| encoder.head())?;
+        let (schema, printed) = (Some(context.schema), context.last_committed);
+        *self.state.lock() = State { schema, encoder, head, printed };
         Ok(())
     }
 
@@ -150,9 +202,10 @@ impl Sink for ConsoleSink {
         if self.state.lock().printed >= Some(batch.batch_id) {
             return Ok(SinkReport { already_committed: true, ..SinkReport::default() });
         }
-        let report = match self.options.format {
-            ConsoleFormat::Table => self.print_table(batch, rows).await?,
-            ConsoleFormat::Json => self.print_json(rows).await?,
+        let encoder = self.state.lock().encoder.clone();
+        let report = match encoder {
+            Some(encoder) => self.print_lines(encoder, rows).await?,
+            None => self.print_table(batch, rows).await?,
         };
         self.state.lock().printed = Some(batch.batch_id);
         Ok(report)
@@ -211,6 +264,27 @@ mod tests {
         assert_eq!(sink.write(&batch_info(0), stream(batches)).await.unwrap().rows, 50);
         let expected: String = (0..50).map(|n| format!("{{\"n\":{n},\"key\":\"k {}\"}}\n", n % 3)).collect();
         assert_eq!(page.text(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_header_is_printed_once() {
+        let page = Page::default();
+        let header = OptionMap::from([("header".to_owned(), true.into())]);
+        let options = ConsoleOptions {
+            format: ConsoleFormat::Csv,
+            options: header.clone(),
+            ..ConsoleOptions::default()
+        };
+        let sink = ConsoleSink::new(Box::new(page.clone()), options);
+        sink.open(context(numbers(0..1).schema(), None)).await.unwrap();
+        for batch in 0..2 {
+            sink.write(&batch_info(batch), stream(vec![numbers(4..5)])).await.unwrap();
+        }
+        assert_eq!(page.text(), "n,key\n4,k 1\n4,k 1\n");
+        let table = ConsoleOptions { options: header, ..ConsoleOptions::default() };
+        assert!(table.check(&numbers(0..1).schema()).is_err());
+        let text = ConsoleOptions { format: ConsoleFormat::Text, ..ConsoleOptions::default() };
+        assert!(text.check(&numbers(0..1).schema()).is_err(), "text has one column");
     }
 
     struct Gone;

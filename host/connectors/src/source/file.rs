@@ -3,6 +3,7 @@
 //! An offset is `{"log_offset": N}`; which files it stands for is in the source's log, written before the
 //! offset is given away. Reading a range gives the same files in the same order and the same blocks for ever.
 
+mod compacted;
 mod containers;
 mod cut;
 mod listing;
@@ -18,6 +19,7 @@ mod seen;
 pub use options::{FileFormat, FileSourceOptions, FormatOptions};
 
 use super::Stores;
+use super::lines::again;
 use crate::decode::arrow::ArrowDecoder;
 use crate::decode::avro::AvroDecoder;
 use crate::decode::csv::CsvDecoder;
@@ -28,6 +30,7 @@ use crate::decode::text::TextDecoder;
 use crate::decode::{Decoder, DecoderSettings, Input, project};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
+use compacted::Compactions;
 use cut::{Boundary, Piece, Pool};
 use futures::{StreamExt, stream};
 use location::Location;
@@ -35,8 +38,8 @@ use log::{FileEntry, FileLog};
 use memchr::memmem::Finder;
 use partition::Constants;
 use pelton_core::{
-    BatchId, Block, BlockStream, Decoded, Error, FileManager, Offset, OffsetRange, PartitionStatus,
-    ReadLimit, Result, Source,
+    Backlog, BatchId, Block, BlockStream, Decoded, Error, FileManager, Offset, OffsetRange, PartitionStatus,
+    ReadLimit, Record, Result, Source,
 };
 use read::Opening;
 use resolve::Resolved;
@@ -82,6 +85,7 @@ struct State {
     unread: VecDeque<FileEntry>,
     /// What `available_now` may still read.
     frozen: bool,
+    compactions: Compactions,
 }
 
 impl FileSource {
@@ -106,7 +110,8 @@ impl FileSource {
         let max_age_ms = (!(options.latest_first && limited)).then(|| options.max_file_age.as_millis());
         let mut seen = SeenFiles::new(max_age_ms, options.file_name_only);
         let log = FileLog::open(log, &mut seen).await?;
-        let state = Mutex::new(State { log, seen: Arc::new(seen), unread: VecDeque::new(), frozen: false });
+        let (seen, unread, compactions) = (Arc::new(seen), VecDeque::new(), Compactions::default());
+        let state = Mutex::new(State { log, seen, unread, frozen: false, compactions });
         let (schema, reading) = reading(name, options, &format, &resolved, None)?;
         Ok(Self {
             name: name.into(),
@@ -154,6 +159,8 @@ impl FileSource {
         let mut files =
             list(&self.locations, self.options.recursive, Arc::new(move |path| known.contains(path))).await?;
         files.retain(|file| seen.is_new(&file.path, file.modified_ms));
+        let is_new = |path: &str, modified_ms: i64| seen.is_new(path, modified_ms);
+        let mut files = state.compactions.apply(&self.locations, files, &is_new).await?;
         files.sort_unstable_by(by_age);
         if self.options.latest_first {
             files.reverse();
@@ -351,6 +358,15 @@ impl Source for FileSource {
             files.extend(state.log.entry(n).await?.iter().cloned());
         }
         drop(state);
+        let mut placed = Vec::with_capacity(files.len());
+        for file in files {
+            let home = self.locations.iter().find(|l| l.local_part(&file.path).is_some());
+            let before = match home {
+                Some(home) => compacted::place_before(home, &file).await,
+                None => None,
+            };
+            placed.push((file, before));
+        }
         let partition = self.resolved.partition.iter();
         let context = Context {
             reading: self.reading.clone(),
@@ -360,13 +376,31 @@ impl Source for FileSource {
             time_zone: self.options.time_zone.clone(),
         };
         // Files are opened as the stream is filled up, a few before they are needed.
-        let opened = stream::iter(files).map(move |file| futures::future::ready(context.blocks(file)));
+        let opened =
+            stream::iter(placed).map(move |(file, path)| futures::future::ready(context.blocks(file, path)));
         Ok(opened.buffered(FILES_AHEAD).flat_map(Blocks::into_stream).boxed())
     }
 
     async fn commit(&self, end: &Offset) -> Result<()> {
         let end = self.log_offset(end)?;
         self.state.lock().await.log.committed(end).await
+    }
+
+    /// Not with columns from `key=value` directories: a record alone does not say which they were.
+    fn decode_again(&self, records: Vec<Record>) -> Option<Box<dyn Block>> {
+        match &self.reading {
+            Reading::Records { decoder, .. } if self.schema == decoder.schema() => {
+                Some(again(decoder, records))
+            }
+            _ => None,
+        }
+    }
+
+    /// The files of the last listing that are not read yet. (Spark's `numFilesOutstanding` and `numBytesOutstanding`.)
+    async fn backlog(&self, _position: Option<&Offset>) -> Option<Backlog> {
+        let unread = &self.state.lock().await.unread;
+        let bytes = unread.iter().map(|file| file.size_bytes).sum();
+        Some(Backlog { records: None, bytes: Some(bytes), files: Some(unread.len() as u64) })
     }
 }
 
@@ -388,13 +422,15 @@ enum Blocks {
 }
 
 impl Context {
-    fn blocks(&self, file: FileEntry) -> Blocks {
-        self.open(file).unwrap_or_else(Blocks::Failed)
+    /// `path`: where the file lies, if not where its name says.
+    fn blocks(&self, file: FileEntry, path: Option<String>) -> Blocks {
+        self.open(file, path).unwrap_or_else(Blocks::Failed)
     }
 
-    fn open(&self, file: FileEntry) -> Result<Blocks> {
+    fn open(&self, file: FileEntry, path: Option<String>) -> Result<Blocks> {
         let below = self.locations.iter().find_map(|l| l.below(&file.path)).unwrap_or_default().to_owned();
-        let file = opening(&self.locations, file)?;
+        let mut file = opening(&self.locations, file)?;
+        file.path = path.unwrap_or(file.path);
         let shown = file.shown.clone();
         let constants =
             Constants::new(&shown, &below, &self.partition, self.schema.clone(), &self.time_zone)?;

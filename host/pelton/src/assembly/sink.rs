@@ -7,7 +7,7 @@ use super::source::format_options;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::encode::FileFormat;
 use pelton_connectors::sink::console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
-use pelton_connectors::sink::file::{FileSink, FileSinkOptions};
+use pelton_connectors::sink::file::{FileSink, FileSinkOptions, Rollover};
 use pelton_connectors::sink::memory::MemorySink;
 use pelton_connectors::sink::{KafkaSink, PluginSink, PostgresSink, PostgresSinkOptions};
 use pelton_core::{Error, Result, Sink, SinkFunction};
@@ -26,7 +26,9 @@ pub(crate) fn open(file: &PipelineFile, plan: &PhysicalPlan, plugins: &Plugins) 
     let here = |error: Error| error.context(format_args!("{}: sink", file.text().name()));
     Ok(match &file.sink {
         SinkSpec::Console(sink) => {
-            Arc::new(ConsoleSink::new(Box::new(std::io::stdout()), console_options(sink)))
+            let options = console_options(sink);
+            options.check(&plan.schema).map_err(here)?;
+            Arc::new(ConsoleSink::new(Box::new(std::io::stdout()), options))
         }
         SinkSpec::File(sink) => {
             let options = file_options(sink);
@@ -101,9 +103,20 @@ fn console_options(sink: &spec::ConsoleSink) -> ConsoleOptions {
         format: match sink.format {
             spec::ConsoleFormat::Table => ConsoleFormat::Table,
             spec::ConsoleFormat::Json => ConsoleFormat::Json,
+            spec::ConsoleFormat::Csv => ConsoleFormat::Csv,
+            spec::ConsoleFormat::Text => ConsoleFormat::Text,
         },
+        options: format_options(&sink.options),
         num_rows: number(sink.num_rows),
         truncate: sink.truncate.width().map(number),
+    }
+}
+
+fn rollover(rule: &spec::Rollover) -> Rollover {
+    let default = Rollover::default();
+    Rollover {
+        size_bytes: rule.size.map_or(default.size_bytes, |size| size.0),
+        interval_ms: rule.interval.map_or(default.interval_ms, |wait| wait.interval().as_millis()),
     }
 }
 
@@ -122,5 +135,6 @@ fn file_options(sink: &spec::FileSink) -> FileSinkOptions {
         options: format_options(&sink.options),
         partition_by: sink.partition_by.iter().map(|column| column.value.clone()).collect(),
         max_records_per_file: sink.max_records_per_file.as_ref().map(|limit| limit.value),
+        rollover: sink.rollover.as_ref().map(|rule| rollover(&rule.value)),
     }
 }

@@ -1,13 +1,14 @@
 //! The sources of a pipeline file to core's `Source`.
 
+use super::feed;
 use super::given::GivenSource;
 use super::kafka;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::decode::options::OptionMap;
-use pelton_connectors::source::Stores;
 use pelton_connectors::source::file::{FileFormat, FileSource, FileSourceOptions};
 use pelton_connectors::source::kafka::KafkaSource;
 use pelton_connectors::source::rate::{RateSource, RateSourceOptions};
+use pelton_connectors::source::{HttpSource, LineSource, Stores};
 use pelton_core::{Error, FileManager, Result, Source};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::{self as spec, SourceSpec};
@@ -18,6 +19,8 @@ pub(crate) enum OpenSource {
     File(Box<FileSource>),
     Kafka(Box<KafkaSource>),
     Rate(RateSource),
+    Http(Box<HttpSource>),
+    Lines(Box<LineSource>),
     /// A memory source: known by its columns, readable in a test script only.
     Memory(SchemaRef),
     Given(Box<dyn GivenSource>),
@@ -30,6 +33,8 @@ impl OpenSource {
             Self::File(source) => Arc::new(source.full_schema()),
             Self::Kafka(source) => source.full_schema(),
             Self::Rate(source) => source.schema(),
+            Self::Http(source) => source.schema(),
+            Self::Lines(source) => source.schema(),
             Self::Memory(schema) => schema.clone(),
             Self::Given(source) => source.full_schema(),
         }
@@ -43,6 +48,10 @@ impl OpenSource {
             (Self::Kafka(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
             (Self::Kafka(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
+            (Self::Http(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
+            (Self::Http(source), None) => Arc::new(*source),
+            (Self::Lines(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
+            (Self::Lines(source), None) => Arc::new(*source),
             (Self::Memory(_), _) => {
                 return Err(Error::invalid("a memory source has rows in `pelton test` only")
                     .hint("give the source another connector, or run the pipeline from a test script"));
@@ -73,6 +82,16 @@ pub(crate) async fn open(
             OpenSource::Memory(source.schema.schema(file.text(), file.time_zone())?)
         }
         SourceSpec::Rate(source) => OpenSource::Rate(RateSource::new(&rate_options(file, source), log)?),
+        SourceSpec::Http(source) => {
+            let options = feed::http_options(file, source)?;
+            OpenSource::Http(Box::new(HttpSource::open(name, &options, log)?))
+        }
+        SourceSpec::Socket(source) => {
+            OpenSource::Lines(Box::new(LineSource::open(name, &feed::socket_options(file, source)?)?))
+        }
+        SourceSpec::Stdin(source) => {
+            OpenSource::Lines(Box::new(LineSource::open(name, &feed::stdin_options(file, source)?)?))
+        }
     })
 }
 

@@ -1,12 +1,18 @@
 //! `pelton run`: queries until they end or a signal comes.
 
+mod line;
+
+pub(crate) use line::above;
+
 use crate::api::{Api, Registry, Running};
 use crate::assembly::{self, Assembly, RunOptions};
 use crate::cli::{Reporting, RunArgs};
 use crate::report::{self, say};
+use line::ProgressLine;
 use pelton_core::{Error, Result};
 use pelton_engine::{Progress, Query, QueryBuilder, ResetState, RunControl, RunSummary};
 use pelton_plan::PipelineFile;
+use pelton_plan::file::SinkSpec;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,10 +41,12 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
             planned.push(plan);
         }
         tokio::spawn(end_on_signals(control));
+        let in_place = arguments.progress.is_none() && shows_lines(&files);
         let mut queries = Vec::with_capacity(files.len());
         for ((file, running), planned) in files.iter().zip(registry.queries()).zip(planned) {
             let query = assembly.query(file, planned, options).await?;
-            queries.push(open(query, running, how(arguments.progress)).await?);
+            let line = in_place.then(ProgressLine::new);
+            queries.push((open(query, running, how(arguments.progress), line.clone()).await?, line));
         }
         let summary = how(arguments.summary);
         let runs = registry.queries().iter().zip(queries).zip(&files).map(|((running, query), file)| {
@@ -59,11 +67,19 @@ fn checkpoint_url(file: &PipelineFile, options: RunOptions) -> Option<String> {
 }
 
 /// Takes a query's checkpoint; whoever watches is told of it from here on.
-async fn open(query: QueryBuilder, running: &Arc<Running>, progress: Reporting) -> Result<Query> {
+async fn open(
+    query: QueryBuilder,
+    running: &Arc<Running>,
+    progress: Reporting,
+    line: Option<ProgressLine>,
+) -> Result<Query> {
     let (of_phase, of_progress) = (Arc::clone(running), Arc::clone(running));
     let query = query.on_phase(move |phase| of_phase.phase(phase)).on_progress(move |committed| {
         of_progress.committed(committed);
-        report_progress(progress, committed);
+        match &line {
+            Some(line) => line.show(committed),
+            None => report_progress(progress, committed),
+        }
     });
     let query = query.build().await?;
     running.opened(&query);
@@ -80,7 +96,7 @@ fn reset(arguments: &RunArgs) -> ResetState {
 
 async fn run_query(
     running: &Running,
-    mut query: Query,
+    (mut query, line): (Query, Option<ProgressLine>),
     letters_are_lost: bool,
     summary: Reporting,
 ) -> Result<()> {
@@ -90,6 +106,7 @@ async fn run_query(
         Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
         ended => ended,
     };
+    line.iter().for_each(ProgressLine::clear);
     let done = query.summary().clone();
     // Its checkpoint is free before anybody is told that it has ended.
     drop(query);
@@ -132,6 +149,12 @@ async fn wait_for_signal() -> std::io::Result<()> {
 #[cfg(not(unix))]
 async fn wait_for_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
+}
+
+/// Whether progress is a line that is rewritten: nothing else may write to the terminal meanwhile.
+fn shows_lines(files: &[PipelineFile]) -> bool {
+    let prints = |file: &PipelineFile| matches!(file.sink, SinkSpec::Console(_));
+    std::io::stderr().is_terminal() && !(std::io::stdout().is_terminal() && files.iter().any(prints))
 }
 
 /// Words for a person, nothing for a program that did not ask.

@@ -8,6 +8,7 @@ mod declared;
 mod deserialize;
 mod document;
 mod events;
+mod feeds;
 mod kafka;
 mod location;
 mod node;
@@ -22,6 +23,7 @@ pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
 };
+pub use feeds::{HttpSource, SocketSource, StdinSource};
 pub use kafka::{
     Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
 };
@@ -29,8 +31,8 @@ pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
 pub use sinks::{
-    ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, PluginSink, PostgresSink, SinkSpec,
-    Truncate,
+    ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, PluginSink, PostgresSink, Rollover,
+    SinkSpec, Truncate,
 };
 pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
 pub use values::{ByteSize, Duration, FormatOptions, OptionValue, Spanned, SpannedText};

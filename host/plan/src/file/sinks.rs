@@ -1,7 +1,7 @@
 //! The sinks of a pipeline file.
 
 use super::kafka::KafkaSink;
-use super::values::{FormatOptions, Spanned};
+use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -47,9 +47,12 @@ impl SinkSpec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleSink {
-    /// A table as Spark's, or JSON lines.
+    /// A table as Spark's, or lines of JSON, CSV or text.
     #[serde(default)]
     pub format: ConsoleFormat,
+    /// The options of `json`, `csv` and `text`, as for files: `{header: true}`.
+    #[serde(default)]
+    pub options: FormatOptions,
     /// How many rows of a micro-batch the table shows at most. Unless said: 20.
     #[serde(default = "twenty")]
     pub num_rows: u64,
@@ -71,6 +74,10 @@ pub enum ConsoleFormat {
     Table,
     /// All rows, one JSON object a line.
     Json,
+    /// All rows as comma-separated values; a header stands at the top of the first micro-batch of a run.
+    Csv,
+    /// One string column, a line each.
+    Text,
 }
 
 /// How long values are cut.
@@ -118,6 +125,23 @@ pub struct FileSink {
     /// How many rows a file has at most. Unless said: no limit.
     #[serde(default)]
     pub max_records_per_file: Option<Spanned<u64>>,
+    /// Rows of several micro-batches go into one file, which appears when it is large enough or its oldest rows have waited long
+    /// enough. Unless said: each micro-batch writes its own files. Not together with `max_records_per_file`.
+    #[serde(default)]
+    pub rollover: Option<Spanned<Rollover>>,
+}
+
+/// When a file of several micro-batches appears: whichever comes first, for each partition by itself. Until then its rows are
+/// committed and safe, but not to be seen; at the end of a run that ends by itself nothing is held back.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollover {
+    /// It has so many bytes. Unless said: 128MiB.
+    #[serde(default)]
+    pub size: Option<ByteSize>,
+    /// Its first rows came so long ago, by the time of the micro-batches. Unless said: 5 minutes.
+    #[serde(default)]
+    pub interval: Option<Duration>,
 }
 
 /// How the file sink writes.

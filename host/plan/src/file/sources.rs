@@ -1,6 +1,7 @@
 //! The sources of a pipeline file.
 
 use super::events::{MemorySource, WatermarkSpec};
+use super::feeds::{HttpSource, SocketSource, StdinSource};
 use super::kafka::KafkaSource;
 use super::node::Span;
 use super::values::{ByteSize, Duration, FormatOptions, Spanned};
@@ -23,6 +24,12 @@ pub enum SourceSpec {
     Rate(RateSource),
     /// Rows that a test script gives.
     Memory(MemorySource),
+    /// Rows that others send by POST.
+    Http(Box<HttpSource>),
+    /// Lines from a server, for trying things out.
+    Socket(Box<SocketSource>),
+    /// Lines on the process's input.
+    Stdin(Box<StdinSource>),
 }
 
 impl SourceSpec {
@@ -33,6 +40,9 @@ impl SourceSpec {
             Self::Kafka(source) => source.watermark.as_ref(),
             Self::Rate(source) => source.watermark.as_ref(),
             Self::Memory(source) => source.watermark.as_ref(),
+            Self::Http(source) => source.watermark.as_ref(),
+            Self::Socket(source) => source.watermark.as_ref(),
+            Self::Stdin(source) => source.watermark.as_ref(),
         }
     }
 
@@ -43,6 +53,9 @@ impl SourceSpec {
             Self::Kafka(_) => "kafka",
             Self::Rate(_) => "rate",
             Self::Memory(_) => "memory",
+            Self::Http(_) => "http",
+            Self::Socket(_) => "socket",
+            Self::Stdin(_) => "stdin",
         }
     }
 }
@@ -104,7 +117,7 @@ pub(super) fn some_policy<'de, D: Deserializer<'de>>(
 }
 
 /// `null` without quotes is YAML's null, and means the policy of that name here.
-fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MalformedPolicy, D::Error> {
+pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MalformedPolicy, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(MalformedPolicy::Null))
 }
 

@@ -3,36 +3,90 @@
 //! ```text
 //! _pelton/query              whose directory it is
 //! _pelton/lock               held by the run that writes (local disks)
-//! _pelton/log/<batch>        a micro-batch that is done: text, first line the format's version, then JSON
-//! _pelton/pending/…          files of micro-batches that are not done, or whose move is under way
+//! _pelton/log/<n>            the n-th commit: text, first line the format's version, then JSON
+//! _pelton/layouts/<batch>    how files are written from this micro-batch on
+//! _pelton/pending/…          files of micro-batches that are not done, whose move is under way, or that wait for their rollover
+//! _pelton/compactions/<n>    the n-th compaction: which files it replaces by which
+//! _pelton/compacted/…        its files, until those that they replace are deleted
 //! ```
+//!
+//! A commit says that a micro-batch is done, or that files which waited have rolled over since. Commits are numbered one after
+//! the other, so two that stand on the same commit contend for one name.
 
 use bytes::Bytes;
 use pelton_core::{BatchId, Created, Error, FileInfo, FileManager, QueryId, Result, create_or_own};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The first line of every file of the log.
-const VERSION: &str = "v1";
+pub(super) const VERSION: &str = "v1";
+/// The first line of a commit after which files wait for their rollover: who does not know of those must not go on.
+const VERSION_STAGED: &str = "v2";
 /// Where everything that is not output lies. Readers of Spark, Hive and the like pass over names with `_`.
 pub(super) const HIDDEN: &str = "_pelton";
 /// Below [`HIDDEN`].
 pub(super) const PENDING: &str = "pending";
 const QUERY: &str = "query";
 const LOG: &str = "log";
+const LAYOUTS: &str = "layouts";
 /// Entries that are kept; a run that lags further behind than this is still found out, see [`super::commit`].
 const ENTRIES_KEPT: usize = 16;
 
-/// A micro-batch that is done.
+/// A commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LogEntry {
     pub(super) query_id: QueryId,
+    /// The last micro-batch that is done.
     pub(super) batch_id: BatchId,
-    /// This micro-batch and all before it.
+    /// This commit and all before it.
     pub(super) total: Totals,
+    /// The files that it makes visible.
     pub(super) files: Vec<LogFile>,
+    /// All files that wait for their rollover after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) staged: Vec<StagedFile>,
+    /// Files of this micro-batch's name so far.
+    #[serde(default)]
+    pub(super) numbered: usize,
+    /// What the micro-batch gave, where that is not what is in `files`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) taken: Option<Taken>,
+}
+
+/// What the sink took of a micro-batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+}
+
+/// A file that is committed and waits to become a part of a larger one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StagedFile {
+    /// The directory of its partition, empty for the top.
+    pub(super) directory: String,
+    /// Where it lies, relative to `_pelton/pending`.
+    pub(super) pending: String,
+    pub(super) size_bytes: u64,
+    pub(super) rows: u64,
+    /// The time of the micro-batch that its first rows come from.
+    pub(super) time_ms: i64,
+    /// Made of many that waited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) merged: bool,
+}
+
+/// How files are written: those with the same layout can be put together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Layout {
+    pub(super) format: String,
+    pub(super) options: serde_json::Value,
+    pub(super) partition_by: Vec<String>,
+    /// The files' columns, names and types.
+    pub(super) columns: Vec<(String, String)>,
+    /// What stands at the top of a file takes so many bytes.
+    pub(super) head_bytes: u64,
 }
 
 /// What a directory holds of a query.
@@ -80,144 +134,101 @@ impl Log {
 
     /// Takes a directory that belongs to none. `Exists`: somebody else was quicker.
     pub(super) async fn claim(&self, query_id: &QueryId) -> Result<Created> {
-        self.files.create(QUERY, self.text(&Owner { query_id: query_id.clone() })?).await
+        self.files.create(QUERY, self.text(VERSION, &Owner { query_id: query_id.clone() })?).await
     }
 
-    /// The micro-batches of which there is an entry, ascending.
-    pub(super) async fn ids(&self) -> Result<Vec<BatchId>> {
-        let files = self.files.list(LOG).await?;
-        let name =
-            |file: &FileInfo| file.path.strip_prefix(LOG)?.strip_prefix('/')?.parse().ok().map(BatchId);
-        let mut ids: Vec<BatchId> = files.iter().filter_map(name).collect();
-        ids.sort_unstable();
-        Ok(ids)
+    /// The numbers of the commits that are there, ascending.
+    pub(super) async fn numbers(&self) -> Result<Vec<u64>> {
+        self.numbered(LOG).await
     }
 
-    /// The entry of a micro-batch.
-    pub(super) async fn entry(&self, id: BatchId) -> Result<Option<LogEntry>> {
-        self.read(&format!("{LOG}/{id}")).await
+    /// The numbers in the names of the files of a directory, ascending.
+    pub(super) async fn numbered(&self, directory: &str) -> Result<Vec<u64>> {
+        let files = self.files.list(directory).await?;
+        let number = |file: &FileInfo| file.path.strip_prefix(directory)?.strip_prefix('/')?.parse().ok();
+        let mut numbers: Vec<u64> = files.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
-    /// The last entry.
-    pub(super) async fn last(&self) -> Result<Option<LogEntry>> {
-        match self.ids().await?.last() {
-            Some(id) => self.entry(*id).await,
-            None => Ok(None),
-        }
+    /// The last commit and its number.
+    pub(super) async fn last(&self) -> Result<Option<(u64, LogEntry)>> {
+        let Some(number) = self.numbers().await?.pop() else { return Ok(None) };
+        Ok(self.read(&format!("{LOG}/{number}")).await?.map(|entry| (number, entry)))
     }
 
-    /// Decides that a micro-batch is done. The names of its pending files make each run's entry another.
-    pub(super) async fn append(&self, entry: &LogEntry) -> Result<Created> {
-        let path = format!("{LOG}/{}", entry.batch_id);
-        create_or_own(self.files.as_ref(), &path, self.text(entry)?).await
+    /// Commits. The names of its pending files make each run's entry another.
+    pub(super) async fn append(&self, number: u64, entry: &LogEntry) -> Result<Created> {
+        let version = if entry.staged.is_empty() { VERSION } else { VERSION_STAGED };
+        let text = self.text(version, entry)?;
+        create_or_own(self.files.as_ref(), &format!("{LOG}/{number}"), text).await
     }
 
-    /// Takes back an entry that was written in error.
-    pub(super) async fn remove(&self, id: BatchId) -> Result<()> {
-        self.files.delete(&format!("{LOG}/{id}")).await
+    /// Takes back a commit that was written in error.
+    pub(super) async fn remove(&self, number: u64) -> Result<()> {
+        self.files.delete(&format!("{LOG}/{number}")).await
     }
 
     /// Removes the oldest entries once there are many. Oldest first: what is left has no gap whenever it ends.
-    pub(super) async fn prune(&self, ids: &[BatchId]) -> Result<()> {
-        if ids.len() < 2 * ENTRIES_KEPT {
+    pub(super) async fn prune(&self, numbers: &[u64]) -> Result<()> {
+        if numbers.len() < 2 * ENTRIES_KEPT {
             return Ok(());
         }
-        for id in &ids[..ids.len() - ENTRIES_KEPT] {
-            self.remove(*id).await?;
+        for number in &numbers[..numbers.len() - ENTRIES_KEPT] {
+            self.remove(*number).await?;
         }
         Ok(())
     }
 
-    fn text(&self, value: &impl Serialize) -> Result<Bytes> {
+    /// The layouts, each with the first micro-batch that was written so, ascending.
+    pub(super) async fn layouts(&self) -> Result<Vec<(BatchId, Layout)>> {
+        let mut layouts = Vec::new();
+        for number in self.numbered(LAYOUTS).await? {
+            if let Some(layout) = self.read(&format!("{LAYOUTS}/{number}")).await? {
+                layouts.push((BatchId(number), layout));
+            }
+        }
+        Ok(layouts)
+    }
+
+    /// From this micro-batch on files are written so. (A run that died before it wrote any may have said otherwise.)
+    pub(super) async fn set_layout(&self, from: BatchId, layout: &Layout) -> Result<()> {
+        self.files.replace(&format!("{LAYOUTS}/{from}"), self.text(VERSION, layout)?).await
+    }
+
+    pub(super) fn text(&self, version: &str, value: &impl Serialize) -> Result<Bytes> {
         let json = serde_json::to_string_pretty(value)
             .map_err(|e| Error::internal(format!("the output log cannot be written: {e}")).caused_by(e))?;
-        Ok(format!("{VERSION}\n{json}\n").into())
+        Ok(format!("{version}\n{json}\n").into())
     }
 
-    async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
         let Some(content) = self.files.read(path).await? else { return Ok(None) };
-        let place = format!("{}/{path}", self.files.url());
-        let damaged = |why: String| {
-            Error::data(format!("{place} is damaged: {why}")).hint(
-                "restore it from a copy; without one, give the query another path: what is in this directory stays \
-                 readable",
-            )
-        };
-        let text = std::str::from_utf8(&content).map_err(|e| damaged(e.to_string()))?;
-        let (version, json) = text.split_once('\n').unwrap_or((text, ""));
-        if version != VERSION {
-            let newer = version.starts_with('v') && version[1..].parse::<u32>().is_ok();
-            return Err(match newer {
-                true => Error::data(format!("{place} has format {version}; this release reads {VERSION}"))
-                    .hint("use the release that wrote it, or a newer one"),
-                false => damaged(format!("its first line is not a version such as {VERSION}")),
-            });
-        }
-        serde_json::from_str(json).map(Some).map_err(|e| damaged(e.to_string()))
+        parse(&format!("{}/{path}", self.files.url()), &content).map(Some)
     }
 }
 
-/// A file that a micro-batch has put into an output directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommittedFile {
-    /// Its place, relative to the directory.
-    pub path: String,
-    /// The micro-batch that wrote it.
-    pub batch_id: BatchId,
-    /// In bytes.
-    pub size_bytes: u64,
-    /// Its rows, as long as the log remembers.
-    pub rows: Option<u64>,
-    /// Where it still lies, relative to the directory, if the writer died before it could move it to its place.
-    pub pending: Option<String>,
-}
-
-/// The files in an output directory that are committed, sorted by path: what a careful reader reads. Nothing
-/// is changed, and a run may write meanwhile.
-pub async fn committed_files(directory: &dyn FileManager) -> Result<Vec<CommittedFile>> {
-    let log = Log::of(directory);
-    // The entry first: files that it names may move to their places afterwards, but never away from there.
-    let last = log.last().await?;
-    let entries: BTreeMap<String, LogFile> = match &last {
-        Some(entry) => entry.files.iter().map(|file| (file.path.clone(), file.clone())).collect(),
-        None => BTreeMap::new(),
+/// The content of a file below `_pelton`; `place` is for messages.
+pub(super) fn parse<T: DeserializeOwned>(place: &str, content: &[u8]) -> Result<T> {
+    let damaged = |why: String| {
+        Error::data(format!("{place} is damaged: {why}")).hint(
+            "restore it from a copy; without one, give the query another path: what is in this directory stays \
+             readable",
+        )
     };
-    let Some(last) = last else { return Ok(Vec::new()) };
-    let mut listed = list(directory).await?;
-    let somewhere = |listed: &BTreeMap<String, u64>, file: &LogFile| {
-        listed.contains_key(&file.path) || listed.contains_key(&place_of_pending(file))
-    };
-    if !entries.values().all(|file| somewhere(&listed, file)) {
-        // It was moved while the listing went on; if it is missing again, somebody has deleted it.
-        listed = list(directory).await?;
+    let text = std::str::from_utf8(content).map_err(|e| damaged(e.to_string()))?;
+    let (version, json) = text.split_once('\n').unwrap_or((text, ""));
+    if ![VERSION, VERSION_STAGED].contains(&version) {
+        let newer = version.starts_with('v') && version[1..].parse::<u32>().is_ok();
+        return Err(match newer {
+            true => Error::data(format!(
+                "{place} has format {version}; this release reads {VERSION} and {VERSION_STAGED}"
+            ))
+            .hint("use the release that wrote it, or a newer one"),
+            false => damaged(format!("its first line is not a version such as {VERSION}")),
+        });
     }
-    let mut found = BTreeMap::new();
-    for (path, size_bytes) in &listed {
-        if let Some(batch_id) = batch_of(path).filter(|id| *id <= last.batch_id) {
-            let rows = entries.get(path).map(|entry| entry.rows);
-            let file =
-                CommittedFile { path: path.clone(), batch_id, size_bytes: *size_bytes, rows, pending: None };
-            found.insert(path.clone(), file);
-        }
-    }
-    for (path, file) in entries {
-        let pending = place_of_pending(&file);
-        if listed.contains_key(&pending) {
-            let (batch_id, size_bytes, rows) = (last.batch_id, file.size_bytes, Some(file.rows));
-            let file =
-                CommittedFile { path: path.clone(), batch_id, size_bytes, rows, pending: Some(pending) };
-            found.entry(path).or_insert(file);
-        }
-    }
-    Ok(found.into_values().collect())
-}
-
-async fn list(directory: &dyn FileManager) -> Result<BTreeMap<String, u64>> {
-    Ok(directory.list("").await?.into_iter().map(|file| (file.path, file.size_bytes)).collect())
-}
-
-fn place_of_pending(file: &LogFile) -> String {
-    format!("{HIDDEN}/{PENDING}/{}", file.pending)
+    serde_json::from_str(json).map_err(|e| damaged(e.to_string()))
 }
 
 /// The name of a file of a micro-batch; `number` counts from 0.

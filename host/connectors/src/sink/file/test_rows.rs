@@ -23,7 +23,7 @@ pub(crate) fn batch_info(batch_id: u64) -> BatchInfo {
     BatchInfo {
         query_id,
         batch_id: BatchId(batch_id),
-        time_ms: 0,
+        time_ms: batch_id as i64 * 1000,
         watermark_ms: None,
         late_watermark_ms: None,
     }

@@ -288,7 +288,7 @@ async fn the_log_stays_short_and_is_read_by_people() {
 async fn a_damaged_or_newer_log_is_refused() {
     for (content, message) in [
         ("v1\n{\"query", "_pelton/log/0 is damaged"),
-        ("v2\n{}", "has format v2; this release reads v1"),
+        ("v3\n{}", "has format v3; this release reads v1 and v2"),
         ("", "is damaged: its first line is not a version"),
     ] {
         let files = MemoryFiles::new();

@@ -4,6 +4,7 @@
 //! A file must be what it was when it was listed; one that went or changed is an error, because its rows may
 //! be in the output already.
 
+use super::compacted::is_compacted;
 use super::cut::{Boundary, CutError, Piece, Pool, cut};
 use super::listing::modified_ms;
 use super::location::Place;
@@ -124,7 +125,8 @@ impl Opening {
 
     /// An error of kind `Data` if the file is not what it was.
     pub(super) fn check(&self, size_bytes: u64, modified_ms: i64) -> Result<()> {
-        if size_bytes == self.entry.size_bytes && modified_ms == self.entry.modified_ms {
+        let same_time = modified_ms == self.entry.modified_ms || is_compacted(&self.entry.path);
+        if size_bytes == self.entry.size_bytes && same_time {
             return Ok(());
         }
         let message = format!(

@@ -4,7 +4,7 @@
 //! file is with `max_files_per_trigger: 1`. Rows are decoded as the pipeline's JSON sources decode theirs.
 
 use super::script::Row;
-use crate::assembly::{GivenSource, format_options, kafka_schema};
+use crate::assembly::{GivenSource, columns_of_lines, format_options, kafka_schema};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -72,6 +72,7 @@ pub(super) fn schema_of(file: &PipelineFile, name: &str, spec: &SourceSpec) -> R
         },
         SourceSpec::Kafka(source) => kafka_schema(file, name, source),
         SourceSpec::Memory(source) => source.schema.schema(file.text(), file.time_zone()),
+        SourceSpec::Http(_) | SourceSpec::Socket(_) | SourceSpec::Stdin(_) => columns_of_lines(file, spec),
         SourceSpec::Rate(_) => {
             let zone = Some(Arc::from(file.time_zone()));
             Ok(Arc::new(Schema::new(vec![

@@ -1,0 +1,356 @@
+//! Dead letters that are fed back: a log of them beside a source, and a source that gives them once, after its own rows.
+//!
+//! The command line writes entry `replays/<source>/<n>` into the checkpoint (`ReplayLog`); the running query, or the next run,
+//! finds it and takes it into its next micro-batch (`ReplaySource`). Which entries a micro-batch reads is part of the source's
+//! offset, so they come out exactly once like any other input.
+//!
+//! As long as nothing was ever fed back, the offset is the source's own; then it is `{"$replays": n, "source": …}`.
+
+use crate::decode::json::{JsonDecoder, JsonOptions};
+use crate::decode::{Decoder, DecoderSettings};
+use crate::source::lines::again;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use pelton_core::{
+    Backlog, BatchId, Block, BlockStream, Created, Error, FileManager, MalformedPolicy, Offset, OffsetRange,
+    PartitionStatus, ReadLimit, Record, Result, Source, create_or_own,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+const VERSION: &str = "v1";
+/// The key of an offset that counts entries.
+const REPLAYS: &str = "$replays";
+const SOURCE: &str = "source";
+/// How often a running query looks for new entries, by the time of its micro-batches.
+const LOOK_EVERY_MS: i64 = 10_000;
+/// Letters that are decoded together.
+const BLOCK_LETTERS: usize = 8192;
+
+/// A dead letter that is fed back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayedLetter {
+    /// The micro-batch that lost it.
+    pub batch_id: BatchId,
+    /// Its line in that micro-batch's dead letters, from 0.
+    pub line: u64,
+    /// It is a row as JSON, as it reached a step; otherwise it is what the source gave.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_row: bool,
+    /// Where it was in the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// Its bytes, in base64.
+    payload: String,
+}
+
+impl ReplayedLetter {
+    /// Keeps the bytes as they are.
+    pub fn new(batch_id: BatchId, line: u64, is_row: bool, position: Option<String>, payload: &[u8]) -> Self {
+        Self { batch_id, line, is_row, position, payload: BASE64.encode(payload) }
+    }
+
+    fn record(&self) -> Result<Record> {
+        let payload = BASE64.decode(&self.payload);
+        let payload =
+            payload.map_err(|e| Error::data(format!("a dead letter that is fed back is damaged: {e}")))?;
+        let place =
+            self.position.clone().unwrap_or_else(|| format!("dead letter {}:{}", self.batch_id, self.line));
+        Ok(Record { payload: payload.into(), position: format!("{place} (again)") })
+    }
+}
+
+/// The dead letters that are fed back to one source. Entries are numbered from 1 and never change.
+#[derive(Debug, Clone)]
+pub struct ReplayLog {
+    files: Arc<dyn FileManager>,
+}
+
+impl ReplayLog {
+    /// The log in `files`, the checkpoint's `replays/<source>`.
+    pub fn new(files: Arc<dyn FileManager>) -> Self {
+        Self { files }
+    }
+
+    /// The number of the last entry; 0 if there is none.
+    pub async fn last(&self) -> Result<u64> {
+        let files = self.files.list("").await?;
+        Ok(files.iter().filter_map(|file| file.path.parse().ok()).max().unwrap_or(0))
+    }
+
+    /// The letters of an entry.
+    pub async fn entry(&self, number: u64) -> Result<Vec<ReplayedLetter>> {
+        let damaged = |why: &str| {
+            Error::data(format!("{}/{number} cannot be used: {why}", self.files.url()))
+                .hint("restore the checkpoint")
+        };
+        let content = self.files.read(&number.to_string()).await?.ok_or_else(|| damaged("it is missing"))?;
+        let text = std::str::from_utf8(&content).map_err(|e| damaged(&e.to_string()))?;
+        let (version, lines) = text.split_once('\n').unwrap_or((text, ""));
+        if version != VERSION {
+            return Err(damaged(&format!("its format is {version}, this Pelton reads {VERSION}")));
+        }
+        lines.lines().map(|line| serde_json::from_str(line).map_err(|e| damaged(&e.to_string()))).collect()
+    }
+
+    /// All letters that were ever fed back.
+    pub async fn letters(&self) -> Result<Vec<ReplayedLetter>> {
+        let mut letters = Vec::new();
+        for number in 1..=self.last().await? {
+            letters.extend(self.entry(number).await?);
+        }
+        Ok(letters)
+    }
+
+    /// Feeds letters back.
+    pub async fn append(&self, letters: &[ReplayedLetter]) -> Result<u64> {
+        let number = self.last().await? + 1;
+        let mut text = format!("{VERSION}\n");
+        for letter in letters {
+            let line = serde_json::to_string(letter)
+                .map_err(|e| Error::internal(format!("a dead letter cannot be written: {e}")))?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        match create_or_own(&*self.files, &number.to_string(), Bytes::from(text)).await? {
+            Created::New => Ok(number),
+            Created::Exists => Err(Error::fenced("somebody else feeds dead letters back at this moment")
+                .hint("look with `pelton dead-letters ls` at what is left, and try again")),
+        }
+    }
+}
+
+/// A source, and the dead letters that are fed back to it.
+pub struct ReplaySource {
+    inner: Arc<dyn Source>,
+    log: ReplayLog,
+    /// Decodes letters that are rows.
+    rows: Arc<dyn Decoder>,
+    last: AtomicU64,
+    looked_ms: AtomicI64,
+    frozen: AtomicBool,
+}
+
+impl ReplaySource {
+    /// A source `name` with the letters of a log.
+    pub fn new(name: &str, inner: Arc<dyn Source>, log: ReplayLog) -> Result<Self> {
+        let settings = DecoderSettings {
+            on_malformed: MalformedPolicy::DeadLetter,
+            origin: name.to_owned(),
+            ..DecoderSettings::new(inner.schema())
+        };
+        let rows = Arc::new(JsonDecoder::new(&settings, &JsonOptions::default())?);
+        let (last, looked_ms) = (AtomicU64::new(0), AtomicI64::new(i64::MIN));
+        Ok(Self { inner, log, rows, last, looked_ms, frozen: AtomicBool::new(false) })
+    }
+
+    async fn look(&self, now_ms: i64) -> Result<u64> {
+        let looked_ms = self.looked_ms.load(Relaxed);
+        let is_time = looked_ms == i64::MIN || now_ms - looked_ms >= LOOK_EVERY_MS;
+        if is_time && !self.frozen.load(Relaxed) {
+            self.last.store(self.log.last().await?, Relaxed);
+            self.looked_ms.store(now_ms, Relaxed);
+        }
+        Ok(self.last.load(Relaxed))
+    }
+
+    async fn blocks(&self, number: u64) -> Result<Vec<Box<dyn Block>>> {
+        let letters = self.log.entry(number).await?;
+        let mut blocks = Vec::new();
+        for letters in letters.chunks(BLOCK_LETTERS) {
+            let of = |is_row: bool| -> Result<Vec<Record>> {
+                letters.iter().filter(|letter| letter.is_row == is_row).map(ReplayedLetter::record).collect()
+            };
+            let (records, rows) = (of(false)?, of(true)?);
+            if !records.is_empty() {
+                let block = self.inner.decode_again(records).ok_or_else(|| {
+                    let what = self.inner.description();
+                    Error::invalid(format!("the source `{what}` cannot take dead letters back"))
+                })?;
+                blocks.push(block);
+            }
+            if !rows.is_empty() {
+                blocks.push(again(&self.rows, rows));
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+/// How many entries an offset has behind it, and the source's own offset.
+fn split(offset: Option<&Offset>) -> (u64, Option<Offset>) {
+    let Some(offset) = offset else { return (0, None) };
+    match offset.0.get(REPLAYS).and_then(serde_json::Value::as_u64) {
+        Some(replays) => {
+            let source = offset.0.get(SOURCE).filter(|source| !source.is_null());
+            (replays, source.cloned().map(Offset))
+        }
+        None => (0, Some(offset.clone())),
+    }
+}
+
+fn join(replays: u64, source: Option<Offset>) -> Option<Offset> {
+    match replays {
+        0 => source,
+        _ => Some(Offset(json!({REPLAYS: replays, SOURCE: source}))),
+    }
+}
+
+#[async_trait]
+impl Source for ReplaySource {
+    fn description(&self) -> String {
+        self.inner.description()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.inner.schema()
+    }
+
+    async fn prepare_for_available_now(&self) -> Result<()> {
+        self.last.store(self.log.last().await?, Relaxed);
+        self.frozen.store(true, Relaxed);
+        self.inner.prepare_for_available_now().await
+    }
+
+    async fn latest_offset(
+        &self,
+        start: Option<&Offset>,
+        limit: ReadLimit,
+        now_ms: i64,
+    ) -> Result<Option<Offset>> {
+        let (replays, source) = split(start);
+        let last = self.look(now_ms).await?.max(replays);
+        let latest = self.inner.latest_offset(source.as_ref(), limit, now_ms).await?;
+        let has_news = last > replays || latest.is_some();
+        Ok(if has_news { join(last, latest.or(source)) } else { None })
+    }
+
+    async fn partitions(
+        &self,
+        start: Option<&Offset>,
+        end: Option<&Offset>,
+        now_ms: i64,
+    ) -> Result<Vec<PartitionStatus>> {
+        let ((_, start), (_, end)) = (split(start), split(end));
+        self.inner.partitions(start.as_ref(), end.as_ref(), now_ms).await
+    }
+
+    async fn read(&self, batch_id: BatchId, range: &OffsetRange) -> Result<BlockStream> {
+        let ((first, start), (last, end)) = (split(range.start.as_ref()), split(Some(&range.end)));
+        let own = match end {
+            Some(end) if Some(&end) != start.as_ref() => {
+                self.inner.read(batch_id, &OffsetRange { start, end }).await?
+            }
+            _ => stream::empty().boxed(),
+        };
+        let mut letters = Vec::new();
+        for number in first + 1..=last {
+            letters.extend(self.blocks(number).await?);
+        }
+        Ok(own.chain(stream::iter(letters.into_iter().map(Ok))).boxed())
+    }
+
+    async fn commit(&self, end: &Offset) -> Result<()> {
+        match split(Some(end)).1 {
+            Some(end) => self.inner.commit(&end).await,
+            None => Ok(()),
+        }
+    }
+
+    fn is_at_end(&self, position: Option<&Offset>) -> bool {
+        self.inner.is_at_end(split(position).1.as_ref())
+    }
+
+    fn decode_again(&self, records: Vec<Record>) -> Option<Box<dyn Block>> {
+        self.inner.decode_again(records)
+    }
+
+    async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
+        self.inner.backlog(split(position).1.as_ref()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::http::{HttpSource, HttpSourceOptions};
+    use arrow::array::AsArray;
+    use arrow::array::types::Int64Type;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use pelton_core::MemoryFiles;
+
+    fn source(files: &MemoryFiles) -> ReplaySource {
+        let mut options = HttpSourceOptions::new("127.0.0.1:0");
+        options.lines.schema = Some(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])));
+        let inner = HttpSource::open("in", &options, files.subtree("sources/in")).unwrap();
+        ReplaySource::new("in", Arc::new(inner), log(files)).unwrap()
+    }
+
+    fn log(files: &MemoryFiles) -> ReplayLog {
+        ReplayLog::new(files.subtree("replays/in"))
+    }
+
+    async fn latest(source: &ReplaySource, start: Option<&Offset>, now_ms: i64) -> Option<Offset> {
+        source.latest_offset(start, ReadLimit::Configured, now_ms).await.unwrap()
+    }
+
+    async fn rows(source: &ReplaySource, start: Option<Offset>, end: &Offset) -> Vec<i64> {
+        let range = OffsetRange { start, end: end.clone() };
+        let mut blocks = source.read(BatchId(0), &range).await.unwrap();
+        let mut rows = Vec::new();
+        while let Some(block) = blocks.next().await {
+            for batch in block.unwrap().decode().unwrap().batches {
+                rows.extend(batch.column(0).as_primitive::<Int64Type>().values().iter());
+            }
+        }
+        rows
+    }
+
+    #[tokio::test]
+    async fn letters_come_once_into_the_next_micro_batch() {
+        let files = MemoryFiles::new();
+        let letter =
+            |line, is_row, payload: &[u8]| ReplayedLetter::new(BatchId(3), line, is_row, None, payload);
+        let first = source(&files);
+        assert_eq!(latest(&first, None, 0).await, None);
+        log(&files)
+            .append(&[letter(0, false, b"{\"n\":7}"), letter(4, true, b"{\"n\":8,\"m\":1}")])
+            .await
+            .unwrap();
+        assert_eq!(latest(&first, None, LOOK_EVERY_MS - 1).await, None, "it does not look all the time");
+        let end = latest(&first, None, LOOK_EVERY_MS).await.unwrap();
+        assert_eq!(end, Offset(json!({"$replays": 1, "source": null})));
+        assert_eq!(rows(&first, None, &end).await, [7, 8]);
+        drop(first);
+
+        let again = source(&files);
+        assert_eq!(rows(&again, None, &end).await, [7, 8], "a rerun gives the same");
+        assert_eq!(latest(&again, Some(&end), 0).await, None);
+        again.prepare_for_available_now().await.unwrap();
+        log(&files).append(&[letter(1, false, b"{\"n\":9}")]).await.unwrap();
+        assert_eq!(
+            latest(&again, Some(&end), 2 * LOOK_EVERY_MS).await,
+            None,
+            "what came later is for the next run"
+        );
+        let next = source(&files);
+        let after = latest(&next, Some(&end), 0).await.unwrap();
+        assert_eq!(rows(&next, Some(end), &after).await, [9]);
+        assert_eq!(log(&files).letters().await.unwrap().len(), 3);
+    }
+
+    #[test]
+    fn an_offset_stays_the_sources_own_until_something_is_fed_back() {
+        let own = Offset(json!({"log_offset": 4}));
+        assert_eq!(split(Some(&own)), (0, Some(own.clone())));
+        assert_eq!(join(0, Some(own.clone())), Some(own.clone()));
+        assert_eq!(split(join(2, Some(own.clone())).as_ref()), (2, Some(own)));
+        assert_eq!(split(join(2, None).as_ref()), (2, None));
+    }
+}

@@ -1,0 +1,108 @@
+//! The arguments of `pelton dead-letters`.
+
+use super::PrintFormat;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use pelton_core::LossKind;
+use std::path::PathBuf;
+
+/// Rows that did not reach the sink.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadLettersCommand {
+    /// Count them: by micro-batch, kind and where they were lost
+    #[command(after_help = "Example:
+  pelton dead-letters ls pipeline.yaml")]
+    Ls(LettersArgs),
+    /// Show them, with the reason and what the row was
+    #[command(after_help = "Examples:
+  pelton dead-letters show pipeline.yaml --batch 17
+  pelton dead-letters show pipeline.yaml --kind malformed --format json | jq -r .payload")]
+    Show {
+        #[command(flatten)]
+        letters: LettersArgs,
+        /// So many at most
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Feed them back, once: the running query, or the next run, takes them into its next micro-batch
+    #[command(after_help = "Examples:
+  pelton dead-letters replay pipeline.yaml --dry-run
+  pelton dead-letters replay pipeline.yaml --batch 17
+  pelton dead-letters replay pipeline.yaml --kind refused
+
+Malformed records (the default) are decoded by their source again. Refused and late rows begin anew at the source with the
+columns that they had where they were lost: right if nothing before that step changes rows. Those that were fed back before are
+left out; one that fails again is a new dead letter.")]
+    Replay(ReplayArgs),
+}
+
+/// Whose dead letters, and which.
+#[derive(Debug, Args)]
+pub(crate) struct LettersArgs {
+    /// The pipeline file (YAML or JSON)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Of this micro-batch alone
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<u64>,
+    /// Of this kind alone
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<LetterKind>,
+    /// Lost by this source or operator alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) origin: Option<String>,
+    /// How to print it
+    #[arg(long, default_value = "words")]
+    pub(crate) format: PrintFormat,
+    /// Set a value of the file: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Take a plugin from another file than the pipeline file says
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = super::pair)]
+    pub(crate) plugins: Vec<(String, String)>,
+}
+
+/// Which dead letters go where.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    pub(crate) letters: LettersArgs,
+    /// The source that refused and late rows go to, if the pipeline has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Say what would be fed back, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Why a row was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LetterKind {
+    /// The source's record did not decode
+    Malformed,
+    /// A function refused the row
+    Refused,
+    /// The row was behind the watermark
+    Late,
+}
+
+impl LetterKind {
+    /// The word in the dead letters.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => LossKind::Malformed.as_str(),
+            Self::Refused => LossKind::Refused.as_str(),
+            Self::Late => LossKind::Late.as_str(),
+        }
+    }
+}
+
+impl LettersArgs {
+    /// The pipeline that is meant.
+    pub(crate) fn pipeline(&self) -> super::PipelineArgs {
+        super::PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+        }
+    }
+}

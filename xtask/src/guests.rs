@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 9] = [
+const RUST: [(&str, &str); 10] = [
     ("flights-rust", "flights-rust.wasm"),
     ("redact", "redact.wasm"),
     ("sessionize", "sessionize.wasm"),
@@ -19,6 +19,7 @@ const RUST: [(&str, &str); 9] = [
     ("conformance-guest", "conformance.wasm"),
     ("pelton-bench-guest", "bench.wasm"),
     ("pelton-groups-guest", "groups.wasm"),
+    ("pelton-failing-guest", "failing.wasm"),
 ];
 
 /// The plugin of the demo and of most examples.

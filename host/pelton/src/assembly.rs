@@ -5,12 +5,14 @@
 
 mod given;
 mod plugins;
+mod replay;
 mod sink;
 mod source;
 mod table;
 
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use plugins::{Overrides, Plugins};
+pub(crate) use replay::{Code, Digests, Replays};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;

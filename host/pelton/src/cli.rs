@@ -1,5 +1,9 @@
 //! What can be typed: every command, its arguments and its help. Used by `main`; it only reads, it does nothing.
 
+mod replay;
+
+pub(crate) use replay::ReplayArgs;
+
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use pelton_core::Trigger;
 use pelton_plan::file::TriggerSpec;
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     /// Show the logs of a query's checkpoint
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
+    /// Run logged micro-batches again and show what they give, with the plugins of their time or with others
+    Replay(ReplayArgs),
     /// Run test scripts: add rows to a pipeline, expect rows per micro-batch
     Test(ScriptArgs),
     /// Send JSON lines from stdin through plugin functions to stdout

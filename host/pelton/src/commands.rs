@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod pipe;
 pub(crate) mod plugin;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod schema;
 mod shown;

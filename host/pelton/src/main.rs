@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::State(command) => commands::state::run(&command),
         Command::Checkpoint(command) => commands::checkpoint::run(&command),
+        Command::Replay(arguments) => commands::replay::run(&arguments),
         Command::Pipe(arguments) => commands::pipe::run(&arguments),
         Command::Plugin(PluginCommand::New(arguments)) => commands::plugin::new::run(&arguments),
         Command::Plugin(PluginCommand::Build(arguments)) => commands::plugin::build::run(&arguments),

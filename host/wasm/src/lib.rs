@@ -42,6 +42,6 @@ pub use contract::{CONTRACT_VERSIONS, CONTRACT_WIT};
 pub use engine::TICK_MS;
 pub use form::Form;
 pub use host::{HostOptions, PluginHost, PluginSettings, digest};
-pub use limits::Limits;
+pub use limits::{Limits, Recycle};
 pub use log::LogListener;
 pub use plugin::{Inspection, WasmPlugin};

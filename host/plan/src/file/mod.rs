@@ -8,6 +8,7 @@ mod declared;
 mod deserialize;
 mod document;
 mod events;
+mod failures;
 mod location;
 mod node;
 mod reference;
@@ -21,6 +22,7 @@ pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
 };
+pub use failures::{DeadLetterBudget, OnPluginFailure, RecycleLimits};
 pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
@@ -151,11 +153,19 @@ pub struct PluginOptions {
     /// What it may use at most.
     #[serde(default)]
     pub limits: PluginLimits,
+    /// What follows when a call of one of its functions fails: `fail`, `dead_letter` or `retry N`. Unless said: `fail`.
+    #[serde(default)]
+    pub on_plugin_failure: OnPluginFailure,
 }
 
 impl PluginOptions {
     fn at(path: Spanned<String>) -> Self {
-        Self { path, config: serde_json::Map::new(), limits: PluginLimits::default() }
+        Self {
+            path,
+            config: serde_json::Map::new(),
+            limits: PluginLimits::default(),
+            on_plugin_failure: OnPluginFailure::default(),
+        }
     }
 }
 
@@ -173,6 +183,9 @@ pub struct PluginLimits {
     pub log: Option<ByteSize>,
     /// Elements of one instance's tables.
     pub table_elements: Option<u64>,
+    /// When an instance is replaced by a new one.
+    #[serde(default)]
+    pub recycle: RecycleLimits,
 }
 
 /// A step: one of the keys `filter`, `select`, `sql`, `plugin`, `watermark` or `dedup`, and perhaps a `name`.
@@ -201,6 +214,10 @@ pub struct FilterStep {
     /// A boolean SQL expression. A plugin's scalar function is called as `plugin.function(column, …)`; if it is the
     /// whole expression, the rows that it refuses go to the dead letters.
     pub filter: Spanned<String>,
+    /// Of a plugin's function that is the whole expression: what follows when a call fails, if not what the plugin's key
+    /// says.
+    #[serde(default)]
+    pub on_plugin_failure: Option<Spanned<OnPluginFailure>>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
 }
@@ -266,6 +283,9 @@ pub struct PluginStep {
     /// first micro-batch. Its columns: the key's by their names, and the fields of the value by theirs.
     #[serde(default)]
     pub initial_state: Option<SpannedText>,
+    /// What follows when a call fails, if not what the plugin's key says.
+    #[serde(default)]
+    pub on_plugin_failure: Option<Spanned<OnPluginFailure>>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
 }

@@ -166,7 +166,7 @@ fn what_is_written_wrongly_is_told_with_its_place() -> Result<()> {
             "    on_plugin_failure: deadletter",
             "poison.yaml:6:24: 'deadletter' is not possible here; did you mean 'dead_letter'?",
         ),
-        ("    on_plugin_failure: {retry: 0}", "poison.yaml:6:32: 0 retries are none; write 'fail'"),
+        ("    on_plugin_failure: {retry: 0}", "poison.yaml:6:24: 0 retries are none; write 'fail'"),
     ] {
         let finished = Numbers::new(keys, &[&[1]], "- plugin: p.work")?.run(&[])?;
         ensure!(
@@ -203,8 +203,8 @@ fn a_guilty_group_goes_on_from_the_state_it_had() -> Result<()> {
         &[("ann", 1, 0), ("bob", 2, 0), ("cem", 100, 0)],
         &[("ann", 13, 1), ("ann", 5, 1), ("bob", 4, 1)],
         &[("bob", 1, 30)],
-        &[("ann", 2, 31), ("cem", 1, 31)],
-        &[("bob", 1, 32)],
+        &[("bob", 1, 31)],
+        &[("ann", 2, 32), ("cem", 1, 32)],
     ];
     for (number, rows) in files.iter().enumerate() {
         let line = |(user, n, second): &(&str, i64, u32)| {

@@ -73,7 +73,7 @@ impl<'de> Visitor<'de> for Policy {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<FailurePolicy, E> {
         let (word, number) =
             text.trim().split_once(' ').map_or((text.trim(), None), |(word, n)| (word, Some(n)));
-        match (word, number.map(|number| number.trim().parse())) {
+        match (word, number.map(|number| number.trim().parse::<u32>())) {
             ("fail", None) => Ok(FailurePolicy::Fail),
             ("dead_letter", None) => Ok(FailurePolicy::DeadLetter(PoisonBudget::default())),
             ("retry", Some(Ok(times))) => retry(times),
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for Policy {
             return Err(de::Error::custom("expected fail, dead_letter or 'retry 3', found an empty map"));
         };
         let policy = match word.as_str() {
-            "retry" => retry(map.next_value()?)?,
+            "retry" => retry::<A::Error>(map.next_value()?)?,
             "dead_letter" => {
                 let DeadLetterBudget { rows_max, calls_max } = map.next_value()?;
                 FailurePolicy::DeadLetter(PoisonBudget { rows_max, calls_max })

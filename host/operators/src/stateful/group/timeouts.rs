@@ -168,7 +168,8 @@ impl Timeouts {
             input.state = vec![state_of(variable, &entries)?];
         }
         let at = shard.at;
-        let check = |_, input: &GroupInput, output: &GroupOutput| self.check_timeouts(at, input, output);
+        let check =
+            |_: usize, input: &GroupInput, output: &GroupOutput| self.check_timeouts(at, input, output);
         let made = shard.calls.make(&input, place, &check)?;
         let changed = self.changed_values(shard, &made.output, &mut entries)?;
         let mut timeouts = vec![None; entries.len()];

@@ -71,8 +71,8 @@ pub(super) fn compared(
             )?;
             let limit = arguments.limit.unwrap_or(usize::MAX);
             differences_json(rows).take(limit).try_for_each(|found| line(logged, "difference", found))?;
-            let letters = differences_json(letters).take(if arguments.dead_letters { limit } else { 0 });
-            letters.into_iter().try_for_each(|found| line(logged, "dead_letter_difference", found))
+            let mut letters = differences_json(letters).take(if arguments.dead_letters { limit } else { 0 });
+            letters.try_for_each(|found| line(logged, "dead_letter_difference", found))
         }
         TableFormat::Table => {
             let note = if same_plugins { " (the plugins are the same)" } else { "" };

@@ -62,6 +62,18 @@ impl FailurePolicy {
     }
 }
 
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail => f.write_str("fail"),
+            Self::Retry(times) => write!(f, "retry {times}"),
+            Self::DeadLetter(PoisonBudget { rows_max, calls_max }) => {
+                write!(f, "dead_letter, at most {rows_max} and {calls_max} calls in a micro-batch")
+            }
+        }
+    }
+}
+
 /// Why a call gave no answer: the source of an error of kind [`ErrorKind::Plugin`], without the names around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {

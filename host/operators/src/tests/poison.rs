@@ -166,6 +166,21 @@ fn a_step_may_say_otherwise_than_the_plugin() {
 }
 
 #[test]
+fn explain_tells_what_follows() {
+    let plan = plan(
+        "{dead_letter: {rows_max: 7}}",
+        "- plugin: p.brittle\n- plugin: p.twice\n  on_plugin_failure: fail\n",
+    );
+    let text = crate::explain(&plan.expect("a plan"));
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("on_plugin_failure")).collect();
+    assert_eq!(
+        told,
+        ["│    on_plugin_failure: dead_letter, at most 7 and 3000 calls in a micro-batch"],
+        "{text}"
+    );
+}
+
+#[test]
 fn a_budget_stops_a_function_that_fails_on_everything() {
     let policy = "{dead_letter: {rows_max: 4}}";
     for (what, steps, _) in STEPS {

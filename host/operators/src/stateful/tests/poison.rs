@@ -93,9 +93,9 @@ fn poison(ran: &Ran) -> Vec<String> {
 fn good_groups_go_on_and_guilty_ones_stay_as_they_were() {
     for form in [GroupForm::MapGroups, GroupForm::FlatMapGroups, GroupForm::Processor] {
         let (mut with, mut without) = (Running::new(operator(form, ALL)), Running::new(operator(form, ALL)));
-        for turn in 0..4_i64 {
+        for turn in 0..8_i64 {
             let input: Vec<(String, i64)> =
-                (0..600).map(|n| (format!("k{}", n * 7919 % 200), (n + turn) % 40)).collect();
+                (0..600).map(|n| (format!("k{}", n * 7919 % 200), (n * 31 + turn) % 37)).collect();
             let is_guilty = |k: &String| input.iter().any(|(other, v)| other == k && *v == 13);
             let innocent: Vec<(String, i64)> = input.iter().filter(|(k, _)| !is_guilty(k)).cloned().collect();
             let time_ms = 1000 + turn * 3;

@@ -40,7 +40,8 @@ impl Numbers {
     }
 
     fn rows(&self) -> Result<Vec<i64>> {
-        let rows = committed_rows(&self.folder.path().join("out"))?;
+        let out = self.folder.path().join("out");
+        let rows = if out.is_dir() { committed_rows(&out)? } else { Vec::new() };
         let mut all = Vec::new();
         for row in rows {
             let row: Value = serde_json::from_str(&row)?;

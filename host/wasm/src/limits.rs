@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn an_instance_is_replaced_before_it_reaches_its_limit() {
-        let growth = |recycle: Recycle, opened, limit| recycle.growth_max(opened << 20, limit << 20) >> 20;
+        let growth =
+            |recycle: Recycle, opened: u64, limit: u64| recycle.growth_max(opened << 20, limit << 20) >> 20;
         assert_eq!(growth(Recycle::default(), 10, 256), 64);
         assert_eq!(growth(Recycle::default(), 10, 30), 10);
         assert_eq!(growth(Recycle::default(), 30, 30), 0);

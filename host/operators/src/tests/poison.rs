@@ -140,7 +140,7 @@ fn a_dead_letter_has_the_whole_row_and_says_which_function_failed_why() {
 fn unless_it_is_asked_for_a_failure_fails_the_batch() {
     for (what, steps, _) in STEPS {
         for policy in ["fail", "retry 2"] {
-            let failed = run(policy, steps, 0..20).expect_err(what);
+            let failed = run(policy, steps, 0..20).map(|_| ()).expect_err(what);
             assert!(failed.message().contains("13 is bad luck"), "{what}: {failed}");
             assert!(failed.message().starts_with("operator '"), "{what}: {failed}");
             assert_eq!(failed.message().contains("after 2 retries"), policy != "fail", "{what}: {failed}");
@@ -152,11 +152,13 @@ fn unless_it_is_asked_for_a_failure_fails_the_batch() {
 fn a_step_may_say_otherwise_than_the_plugin() {
     let steps = "- plugin: p.brittle\n  on_plugin_failure: dead_letter\n";
     assert_eq!(letters(&run("fail", steps, 0..20).expect("runs"), LossKind::Poison), [13]);
-    run("dead_letter", "- plugin: p.brittle\n  on_plugin_failure: fail\n", 0..20).expect_err("fails");
+    run("dead_letter", "- plugin: p.brittle\n  on_plugin_failure: fail\n", 0..20)
+        .map(|_| ())
+        .expect_err("fails");
     let steps = "- filter: p.is_small(n)\n  on_plugin_failure: dead_letter\n";
     assert_eq!(letters(&run("fail", steps, 0..20).expect("runs"), LossKind::Poison), [13]);
     let refused = run("fail", "- filter: p.is_small(n) AND n > 1\n  on_plugin_failure: dead_letter\n", 0..2);
-    let refused = refused.expect_err("which call is meant?");
+    let refused = refused.map(|_| ()).expect_err("which call is meant?");
     assert!(
         refused.message().starts_with(
             "p.yaml:7:22: `on_plugin_failure` in a filter is about a plugin's function that is the whole expression"
@@ -184,7 +186,7 @@ fn explain_tells_what_follows() {
 fn a_budget_stops_a_function_that_fails_on_everything() {
     let policy = "{dead_letter: {rows_max: 4}}";
     for (what, steps, _) in STEPS {
-        let failed = run(policy, steps, (0..500).map(|n| n * 100 + 13)).expect_err(what);
+        let failed = run(policy, steps, (0..500).map(|n| n * 100 + 13)).map(|_| ()).expect_err(what);
         assert!(
             failed.message().contains("fails on too many rows of the micro-batch: 5 are found"),
             "{what}: {failed}"

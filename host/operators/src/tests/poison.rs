@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, SchemaRef};
 use pelton_core::function::ScalarOutput;
 use pelton_core::{
-    CallScope, Error, LossKind, Part, Plugin, PluginDigest, Rejected, Result, ScalarFunction,
+    CallFailure, CallScope, Error, LossKind, Part, Plugin, PluginDigest, Rejected, Result, ScalarFunction,
     TransformFunction, TransformOutput,
 };
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
@@ -18,7 +18,10 @@ use std::sync::Arc;
 fn numbers(rows: &RecordBatch) -> Result<Vec<i64>> {
     let numbers = rows.column(0).as_primitive::<Int64Type>().values().to_vec();
     match numbers.iter().find(|n| *n % 100 == 13) {
-        Some(bad) => Err(Error::plugin(format!("{bad} is bad luck"))),
+        Some(bad) => {
+            let reason = format!("{bad} is bad luck");
+            Err(Error::plugin(format!("the call: {reason}")).caused_by(CallFailure { reason }))
+        }
         None => Ok(numbers),
     }
 }

@@ -15,7 +15,7 @@ pub struct Number {
 fn try_it(n: i64) {
     match n {
         13 => panic!("13 is bad luck"),
-        14 => std::mem::forget(vec![1_u8; 1 << 30]),
+        14 => std::mem::forget(std::hint::black_box(vec![1_u8; 1 << 30])),
         15 => loop {
             std::hint::black_box(n);
         },

@@ -72,7 +72,7 @@ fn traps_and_overrun_limits_make_dead_letters_and_the_rest_goes_on() -> Result<(
     ensure!(test.rows()? == [1, 2, 3, 5, 6, 7, 8, 9], "{:?}", test.rows()?);
     let letters = test.letters(0)?;
     let seen: Vec<String> = letters.iter().map(|l| format!("{} {}", l["kind"], l["payload"])).collect();
-    let expected = [(13, "poison"), (-4, "refused"), (14, "poison"), (15, "poison")];
+    let expected = [(13, "poison"), (14, "poison"), (15, "poison"), (-4, "refused")];
     let expected = expected.map(|(n, kind)| format!("\"{kind}\" \"{{\\\"n\\\":{n}}}\""));
     let with_t = expected.map(|line| line.replace("}\"", "") + ",");
     ensure!(
@@ -85,8 +85,8 @@ fn traps_and_overrun_limits_make_dead_letters_and_the_rest_goes_on() -> Result<(
         "{}",
         reason(0)
     );
-    ensure!(reason(2).contains("of memory (limit memory: 32 MiB)"), "{}", reason(2));
-    ensure!(reason(3).starts_with("p.work: ran longer than 500 ms (limit time)"), "{}", reason(3));
+    ensure!(reason(1).contains("of memory (limit memory: 32 MiB)"), "{}", reason(1));
+    ensure!(reason(2).starts_with("p.work: ran longer than 500 ms (limit time)"), "{}", reason(2));
     ensure!(
         letters.iter().all(|l| l["plugin"].as_str().is_some_and(|digest| digest.len() == 64)),
         "{letters:?}"

@@ -92,8 +92,9 @@ fn traps_and_overrun_limits_make_dead_letters_and_the_rest_goes_on() -> Result<(
         "{letters:?}"
     );
     ensure!(test.letters(1)?.is_empty(), "the second micro-batch has none");
-    let progress: Value =
-        serde_json::from_str(finished.stderr.lines().next().context("a line of progress")?)?;
+    let progress: Value = serde_json::from_str(
+        finished.stderr.lines().find(|line| line.starts_with('{')).context("a line of progress")?,
+    )?;
     ensure!(progress["num_poison_rows"] == 3 && progress["num_refused_rows"] == 1, "{progress}");
     Ok(())
 }

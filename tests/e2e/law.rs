@@ -39,6 +39,7 @@ const RULES: &[(&str, &[&str], &str)] = &[
     ("webhook", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-failing-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];
 
 /// Those that may know everyone: the binary hands the engine its parts, the tests test all of it.

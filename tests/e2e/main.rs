@@ -31,9 +31,13 @@ mod formats;
 mod oracle;
 /// Generated pages are what the program would generate now.
 mod pages;
+/// Rows on which plugins fail, and plugins that leak.
+mod poison;
 /// A table of PostgreSQL that is the same however often the process is killed; passwords that are shown nowhere.
 #[cfg(unix)]
 mod postgres;
+/// Micro-batches run once more, as they were and with another build of a plugin.
+mod replay;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
 /// Static tables that change between a crash and the rerun.

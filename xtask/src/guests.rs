@@ -20,6 +20,7 @@ const RUST: [(&str, &str); 10] = [
     ("conformance-guest", "conformance.wasm"),
     ("pelton-bench-guest", "bench.wasm"),
     ("pelton-groups-guest", "groups.wasm"),
+    ("pelton-failing-guest", "failing.wasm"),
 ];
 
 /// The plugin of the demo and of most examples.

@@ -1,7 +1,7 @@
 //! The rows that did not reach the sink, one JSON line each, one file a micro-batch: `dead-letters/N.jsonl`.
 //!
-//! Called by the engine while it hands rows to the sink. A rerun writes the same file again, so nothing doubles;
-//! a micro-batch without dead letters has no file.
+//! Called by the engine while it hands rows to the sink. A rerun writes its file in place of that of the run before, so nothing
+//! doubles and nothing is left over; a micro-batch without dead letters has no file.
 
 use crate::layout;
 use base64::Engine as _;
@@ -33,12 +33,21 @@ pub struct DeadLetterFile {
     files: Arc<dyn FileManager>,
     batch_id: BatchId,
     writer: Option<Box<dyn FileWriter>>,
+    /// A file may be there from a run before.
+    replaces: bool,
 }
 
 impl DeadLetterFile {
     /// Nothing is created before the first letter. `files` is the tree of the dead letters itself.
     pub fn new(files: Arc<dyn FileManager>, batch_id: BatchId) -> Self {
-        Self { files, batch_id, writer: None }
+        Self { files, batch_id, writer: None, replaces: false }
+    }
+
+    /// Of a micro-batch that runs again: if it has no letters now, those of the run before go.
+    #[must_use]
+    pub fn replacing(mut self, replaces: bool) -> Self {
+        self.replaces = replaces;
+        self
     }
 
     /// Appends letters, in order.
@@ -61,6 +70,7 @@ impl DeadLetterFile {
     pub async fn finish(&mut self) -> Result<()> {
         match self.writer.take() {
             Some(writer) => writer.finish().await,
+            None if self.replaces => self.files.delete(&layout::dead_letters(self.batch_id)).await,
             None => Ok(()),
         }
     }
@@ -119,6 +129,21 @@ mod tests {
                 "\n"
             );
             assert_eq!(std::str::from_utf8(&text).unwrap(), expected);
+        });
+    }
+
+    #[test]
+    fn a_rerun_without_letters_takes_those_of_the_run_before_away() {
+        block_on(async {
+            let files = Arc::new(MemoryFiles::new());
+            let file = || DeadLetterFile::new(files.clone(), BatchId(3));
+            let mut first = file();
+            first.append(&[letter(b"1,x")]).await.unwrap();
+            first.finish().await.unwrap();
+            file().finish().await.unwrap();
+            assert_eq!(files.list("").await.unwrap().len(), 1, "only a rerun may");
+            file().replacing(true).finish().await.unwrap();
+            assert!(files.list("").await.unwrap().is_empty());
         });
     }
 

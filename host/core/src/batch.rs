@@ -45,15 +45,33 @@ pub struct CallScope<'a> {
     pub call: u64,
 }
 
+/// The number of a piece of a call that has failed as a whole: `count` of its rows or groups, from `first` on. It follows
+/// from the piece alone, so the numbers of other calls do not depend on whether one was cut; functions that are called one
+/// after the other for the piece may count on from it.
+pub fn piece_of_call(call: u64, first: usize, count: usize) -> u64 {
+    let bytes = [call, first as u64, count as u64].into_iter().flat_map(u64::to_le_bytes);
+    (fnv(bytes) << 16) | (1 << 63)
+}
+
+/// FNV-1a.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 impl CallScope<'_> {
+    /// Where a piece of this call stands: see [`piece_of_call`].
+    #[must_use]
+    pub fn piece(&self, first: usize, count: usize) -> Self {
+        Self { call: piece_of_call(self.call, first, count), ..*self }
+    }
+
     /// A seed for randomness that depends on nothing but the scope (FNV-1a over its parts).
     pub fn seed(&self) -> u64 {
         let numbers = [self.batch.batch_id.0, self.partition, self.call];
         let bytes = self.batch.query_id.0.bytes().chain([0]).chain(self.operator.bytes()).chain([0]);
-        let bytes = bytes.chain(numbers.iter().flat_map(|n| n.to_le_bytes()));
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        fnv(bytes.chain(numbers.iter().flat_map(|n| n.to_le_bytes())))
     }
 }
 
@@ -66,6 +84,8 @@ pub enum LossKind {
     Refused,
     /// The row's event time was behind the watermark.
     Late,
+    /// A function failed on the row: a call of it alone trapped, overran a limit or said that it failed.
+    Poison,
 }
 
 impl LossKind {
@@ -75,6 +95,7 @@ impl LossKind {
             Self::Malformed => "malformed",
             Self::Refused => "refused",
             Self::Late => "late",
+            Self::Poison => "poison",
         }
     }
 }
@@ -90,8 +111,35 @@ pub struct DeadLetter {
     pub position: Option<String>,
     /// What was wrong with it, for a person.
     pub reason: String,
-    /// The plugin that refused it.
+    /// The plugin that refused it, or failed on it.
     pub plugin: Option<PluginDigest>,
-    /// The original bytes; for a refused row its columns as JSON.
+    /// The original bytes; of a row that was refused or failed on its columns as JSON.
     pub payload: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_of_a_call_has_a_seed_of_its_own_that_follows_from_the_piece() {
+        let batch = BatchInfo {
+            query_id: QueryId("q".into()),
+            batch_id: BatchId(3),
+            time_ms: 0,
+            watermark_ms: None,
+            late_watermark_ms: None,
+        };
+        let whole = CallScope { batch: &batch, operator: "o", partition: 1, call: 4 };
+        assert_eq!(whole.piece(0, 8).seed(), whole.piece(0, 8).seed());
+        let pieces = [
+            whole,
+            whole.piece(0, 8),
+            whole.piece(8, 8),
+            whole.piece(8, 4),
+            CallScope { call: 5, ..whole }.piece(0, 8),
+        ];
+        let seeds: std::collections::BTreeSet<u64> = pieces.iter().map(CallScope::seed).collect();
+        assert_eq!(seeds.len(), pieces.len());
+    }
 }

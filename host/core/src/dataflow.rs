@@ -5,7 +5,7 @@
 //! the result. Otherwise the parts are handed in their order to a [`Gather`], which at the end runs the stateful
 //! operators over them and over the state.
 
-use crate::{BatchInfo, DeadLetter, Result, StateLayout, StateStore};
+use crate::{BatchInfo, DeadLetter, PoisonReport, Result, StateLayout, StateStore};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::any::Any;
@@ -42,8 +42,10 @@ pub trait Gather: Send {
 pub struct Part {
     /// Rows for the sink (of a query without stateful operators).
     pub rows: Vec<RecordBatch>,
-    /// Rows that a function refused, and late rows if they are kept.
+    /// Rows that a function refused or failed on, and late rows if they are kept.
     pub dead_letters: Vec<DeadLetter>,
+    /// What it took to find the rows that functions failed on; within the budget as far as this part goes.
+    pub poison: Vec<PoisonReport>,
     /// The latest event time seen by each watermark, in milliseconds since the Unix epoch.
     pub event_times: Vec<Option<i64>>,
     /// What the stateful operators get; only the dataflow that made it can read it.
@@ -57,6 +59,8 @@ pub struct Gathered {
     pub rows: Vec<RecordBatch>,
     /// As [`Part::dead_letters`].
     pub dead_letters: Vec<DeadLetter>,
+    /// As [`Part::poison`].
+    pub poison: Vec<PoisonReport>,
     /// As [`Part::event_times`]; of watermarks that stand behind a stateful operator.
     pub event_times: Vec<Option<i64>>,
     /// What each stateful operator did, in the order of [`Dataflow::operators`].

@@ -2,6 +2,7 @@
 //!
 //! A new kind is added only if a user would act differently on it.
 
+use crate::CallFailure;
 use std::fmt;
 
 /// The result of every port.
@@ -118,6 +119,11 @@ impl Error {
             cause = error.source();
         }
         false
+    }
+    /// Why a plugin's function gave no answer, without the names around it; the message if nobody has said.
+    pub fn call_failure(&self) -> &str {
+        let failure = self.source.as_ref().and_then(|cause| cause.downcast_ref::<CallFailure>());
+        failure.map_or(&self.message, |failure| &failure.reason)
     }
     /// The way out, if there is one to name.
     pub fn hint_text(&self) -> Option<&str> {

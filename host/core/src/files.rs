@@ -2,9 +2,11 @@
 
 pub mod faulty;
 pub mod memory;
+pub mod overlay;
 
 pub use faulty::{Fault, FaultyFiles};
 pub use memory::MemoryFiles;
+pub use overlay::OverlayFiles;
 
 use crate::Result;
 use async_trait::async_trait;

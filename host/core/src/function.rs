@@ -44,6 +44,10 @@ pub struct PluginMetrics {
     pub errors: u64,
     /// Instances made.
     pub instances: u64,
+    /// Instances that had served long enough and were replaced.
+    pub recycled: u64,
+    /// Guest memory of all instances that there are now, in bytes.
+    pub memory_bytes: u64,
     /// The largest guest memory seen, in bytes.
     pub memory_bytes_max: u64,
     /// Counters that the guest added to, by name.

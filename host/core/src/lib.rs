@@ -21,6 +21,7 @@ pub mod batch;
 pub mod clock;
 pub mod dataflow;
 pub mod error;
+pub mod failure;
 pub mod files;
 pub mod function;
 pub mod group_function;
@@ -43,7 +44,8 @@ pub use dataflow::{
     Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, PerPartition, WatermarkInfo,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, create_or_own};
+pub use failure::{CallFailure, FailurePolicy, PoisonBudget, PoisonReport};
+pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, OverlayFiles, create_or_own};
 pub use function::{
     BatchPart, Encoding, FunctionInfo, FunctionKind, Manifest, Plugin, Rejected, ScalarFunction,
     SinkFunction, TransformFunction, TransformOutput,

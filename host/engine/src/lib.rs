@@ -23,6 +23,7 @@ mod position;
 pub mod progress;
 mod query;
 mod recover;
+mod replay;
 mod report;
 mod reset;
 mod rows;
@@ -38,6 +39,7 @@ pub use micro_batch::Turn;
 pub use progress::{Phase, Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
+pub use replay::{Replay, Replayed};
 pub use reset::ResetState;
 pub use trigger::next_trigger_ms;
 

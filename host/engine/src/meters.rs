@@ -19,6 +19,8 @@ pub(crate) struct InputMeter {
 pub(crate) struct Meters {
     pub(crate) inputs: Vec<InputMeter>,
     pub(crate) refused: AtomicU64,
+    /// Rows that functions failed on.
+    pub(crate) poison: AtomicU64,
     /// Rows that the stateful operators gave up as late.
     pub(crate) late: AtomicU64,
     /// Late rows that became dead letters.
@@ -70,10 +72,12 @@ impl Meters {
 
     /// Letters for late rows are not counted as late: the operators count those, kept or not.
     fn lost(&self, letters: &[DeadLetter]) {
-        let late = letters.iter().filter(|letter| letter.kind == LossKind::Late).count() as u64;
+        let of = |kind| letters.iter().filter(|letter| letter.kind == kind).count() as u64;
+        let (late, poison) = (of(LossKind::Late), of(LossKind::Poison));
         let all = letters.len() as u64;
         self.late_kept.fetch_add(late, Relaxed);
-        self.refused.fetch_add(all - late, Relaxed);
+        self.poison.fetch_add(poison, Relaxed);
+        self.refused.fetch_add(all - late - poison, Relaxed);
         self.dead_letters.fetch_add(all, Relaxed);
     }
 

@@ -20,8 +20,9 @@ use crate::admission::{self, Available};
 use crate::clock::Stopwatch;
 use crate::meters::Meters;
 use crate::progress::{DurationMs, Phase, millis};
-use crate::query::{Input, Logic, Query};
-use crate::rows::{InputRows, RowsOfBatch};
+use crate::query::{Logic, Query};
+use crate::replay;
+use crate::rows::{RowsOfBatch, open_inputs};
 use crate::trigger::{self, ClockWatch};
 use crate::watermark::partitions::SourcePartitions;
 use crate::watermark::{EventTimes, WatermarkTracker};
@@ -29,8 +30,8 @@ use futures::{TryStreamExt, future};
 use pelton_checkpoint::{CommitEntry, DeadLetterFile, LayoutId, OffsetEntry, SinkCommit, SourceOffsets};
 use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, END_OF_TIME_MS, Error, OffsetRange, OperatorReport, Result, SinkReport, StateCommit,
-    StateStore, TableVersion,
+    BatchId, BatchInfo, END_OF_TIME_MS, Error, OperatorReport, Result, SinkReport, StateCommit, StateStore,
+    TableVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -226,9 +227,7 @@ impl Query {
     fn planned_batch(&mut self, entry: OffsetEntry) -> BatchContext {
         let current = || (Arc::clone(&self.logic), self.layout.clone());
         let logic = self.rerun_logic.take().unwrap_or_else(current);
-        let nothing = SourceOffsets { start: None, end: None };
-        let range = |input: &Input| entry.sources.get(&input.name).cloned().unwrap_or(nothing.clone());
-        let ranges = self.inputs.iter().map(range).collect();
+        let ranges = replay::ranges(&self.inputs, &entry);
         self.context(entry, ranges, logic, true)
     }
 
@@ -239,18 +238,9 @@ impl Query {
         (logic, layout): (Arc<Logic>, Option<LayoutId>),
         is_rerun: bool,
     ) -> BatchContext {
-        // A plan that has changed since the entry was written may have its first watermark, or none any more.
-        let watermarks = logic.dataflow.watermarks();
-        let event_times = Arc::new(EventTimes::new(watermarks));
-        let has_watermarks = !watermarks.is_empty();
-        let known = |recorded: Option<i64>| has_watermarks.then(|| recorded.unwrap_or(0));
-        let info = BatchInfo {
-            query_id: self.checkpoint.metadata().query_id.clone(),
-            batch_id: self.position.batch_id,
-            time_ms: entry.batch_time_ms,
-            watermark_ms: known(entry.watermark_ms),
-            late_watermark_ms: known(entry.late_watermark_ms),
-        };
+        let event_times = Arc::new(EventTimes::new(logic.dataflow.watermarks()));
+        let query_id = &self.checkpoint.metadata().query_id;
+        let info = replay::batch_info(query_id, self.position.batch_id, &entry, logic.dataflow.as_ref());
         BatchContext {
             info: Arc::new(info),
             entry,
@@ -292,23 +282,15 @@ impl Query {
     async fn read(&self, batch: &mut BatchContext) -> Result<RowsOfBatch> {
         let watch = Stopwatch::start();
         let batch_id = batch.info.batch_id;
-        let reads = self.inputs.iter().zip(&batch.ranges).enumerate();
-        let moved = reads.filter(|(_, (_, range))| range.start != range.end);
-        let mut inputs = Vec::with_capacity(self.inputs.len());
-        for (index, (input, range)) in moved {
-            let Some(end) = range.end.clone() else { continue };
-            let range = OffsetRange { start: range.start.clone(), end };
-            let blocks = input.source.read(batch_id, &range).await;
-            let blocks = blocks.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
-            inputs.push(InputRows { index, name: input.name.as_str().into(), blocks });
-        }
+        let inputs = open_inputs(&self.inputs, &batch.ranges, batch_id).await?;
         batch.spent.get_batch = millis(watch.elapsed());
         Ok(RowsOfBatch {
             info: Arc::clone(&batch.info),
             inputs,
             dataflow: Arc::clone(&batch.logic.dataflow),
             parallelism: self.parallelism,
-            dead_letters: DeadLetterFile::new(Arc::clone(&self.dead_letters), batch_id),
+            dead_letters: DeadLetterFile::new(Arc::clone(&self.dead_letters), batch_id)
+                .replacing(batch.is_rerun),
             event_times: Arc::clone(&batch.event_times),
             meters: Arc::clone(&batch.meters),
         })

@@ -51,6 +51,8 @@ pub struct Progress {
     pub sink: SinkProgress,
     /// Rows that a function refused.
     pub num_refused_rows: u64,
+    /// Rows that a function failed on and that went to the dead letters.
+    pub num_poison_rows: u64,
     /// Rows behind the watermark.
     pub num_late_rows: u64,
     /// Rows written to the dead letters.
@@ -291,6 +293,8 @@ pub struct RunSummary {
     pub rows_malformed: u64,
     /// Rows that a function refused.
     pub rows_refused: u64,
+    /// Rows that a function failed on and that went to the dead letters.
+    pub rows_poison: u64,
     /// Rows behind the watermark.
     pub rows_late: u64,
     /// Rows written to the dead letters.
@@ -332,6 +336,7 @@ impl RunSummary {
         self.rows_out += progress.sink.num_output_rows;
         self.rows_malformed += inputs.iter().map(|source| source.num_malformed_rows).sum::<u64>();
         self.rows_refused += progress.num_refused_rows;
+        self.rows_poison += progress.num_poison_rows;
         self.rows_late += progress.num_late_rows;
         self.dead_letters += progress.num_dead_letters;
         self.bytes_in += inputs.iter().map(|source| source.num_input_bytes).sum::<u64>();

@@ -161,6 +161,7 @@ impl Query {
                 already_committed: batch.sink.already_committed,
             },
             num_refused_rows: meters.refused.load(Relaxed),
+            num_poison_rows: meters.poison.load(Relaxed),
             num_late_rows: meters.late.load(Relaxed),
             num_dead_letters: meters.dead_letters.load(Relaxed),
         }

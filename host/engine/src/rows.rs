@@ -8,13 +8,18 @@
 
 use crate::clock::Stopwatch;
 use crate::meters::Meters;
+use crate::query::Input;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
-use pelton_checkpoint::DeadLetterFile;
+use pelton_checkpoint::{DeadLetterFile, SourceOffsets};
+use pelton_core::failure::add_reports;
 use pelton_core::sink::RowStream;
 use pelton_core::source::BlockStream;
-use pelton_core::{BatchInfo, Block, Dataflow, Error, OperatorReport, Part, Result, StateStore};
+use pelton_core::{
+    BatchId, BatchInfo, Block, Dataflow, Error, OffsetRange, OperatorReport, Part, PoisonReport, Result,
+    StateStore,
+};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,6 +61,24 @@ pub(crate) struct GatheredRows {
     pub(crate) state: Box<dyn StateStore>,
 }
 
+/// Opens the ranges of a micro-batch, those that it reads something of.
+pub(crate) async fn open_inputs(
+    inputs: &[Input],
+    ranges: &[SourceOffsets],
+    batch_id: BatchId,
+) -> Result<Vec<InputRows>> {
+    let mut opened = Vec::with_capacity(inputs.len());
+    let moved = inputs.iter().zip(ranges).enumerate().filter(|(_, (_, range))| range.start != range.end);
+    for (index, (input, range)) in moved {
+        let Some(end) = range.end.clone() else { continue };
+        let range = OffsetRange { start: range.start.clone(), end };
+        let blocks = input.source.read(batch_id, &range).await;
+        let blocks = blocks.map_err(|failed| failed.context(format_args!("source '{}'", input.name)))?;
+        opened.push(InputRows { index, name: input.name.as_str().into(), blocks });
+    }
+    Ok(opened)
+}
+
 impl RowsOfBatch {
     /// The rows of a query without stateful operators, united in the order of the inputs. They move when asked for.
     pub(crate) fn into_stream(self) -> RowStream {
@@ -71,6 +94,7 @@ impl RowsOfBatch {
         let (mut parts, mut end) = self.into_parts();
         while let Some(mut part) = parts.try_next().await? {
             end.dead_letters.append(&std::mem::take(&mut part.dead_letters)).await?;
+            end.found_poison(std::mem::take(&mut part.poison))?;
             gather.add(part)?;
         }
         let meters = Arc::clone(&end.meters);
@@ -82,6 +106,7 @@ impl RowsOfBatch {
         })
         .await?;
         end.dead_letters.append(&gathered.dead_letters).await?;
+        end.found_poison(gathered.poison)?;
         end.event_times.note(&gathered.event_times);
         let rows = Emit { parts: stream::empty().boxed(), ready: with_rows(gathered.rows).collect(), end };
         Ok(GatheredRows { rows: rows.into_stream(), operators: gathered.operators, state })
@@ -105,7 +130,7 @@ impl RowsOfBatch {
                 }
             })
             .buffered(parallelism + 1);
-        (parts.boxed(), End { dead_letters, event_times, meters })
+        (parts.boxed(), End { dead_letters, poison: Vec::new(), event_times, meters })
     }
 }
 
@@ -160,8 +185,21 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 /// What must be complete when the last row is given.
 struct End {
     dead_letters: DeadLetterFile,
+    /// What functions were found to fail on so far.
+    poison: Vec<PoisonReport>,
     event_times: Arc<EventTimes>,
     meters: Arc<Meters>,
+}
+
+impl End {
+    /// Adds what was found in a part: all parts together must be within the budgets. Called in the order of the parts.
+    fn found_poison(&mut self, reports: Vec<PoisonReport>) -> Result<()> {
+        if reports.is_empty() {
+            return Ok(());
+        }
+        add_reports(&mut self.poison, reports);
+        self.poison.iter().try_for_each(PoisonReport::check)
+    }
 }
 
 /// The end of the pipe: dead letters to their file, rows to the sink.
@@ -185,6 +223,7 @@ impl Emit {
             }
             let Some(part) = self.parts.try_next().await? else { break };
             self.end.dead_letters.append(&part.dead_letters).await?;
+            self.end.found_poison(part.poison)?;
             self.ready.extend(with_rows(part.rows));
         }
         self.end.dead_letters.finish().await?;
@@ -219,7 +258,7 @@ impl<T> Stream for TimedRead<T> {
 mod tests {
     use super::*;
     use crate::testing::{int_rows, int_schema, pass_through, rows_text};
-    use pelton_core::{BatchId, Decoded, MemoryFiles, QueryId};
+    use pelton_core::{Decoded, MemoryFiles, QueryId};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     struct Counted(i64);

@@ -10,8 +10,10 @@ use crate::stateful::{NodeScope, Operator, Piece, Prepared, operator};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use gather::QueryGather;
+use pelton_core::failure::add_reports;
 use pelton_core::{
-    BatchInfo, Dataflow, DeadLetter, Error, Gather, OperatorInfo, Part, Result, StateLayout, WatermarkInfo,
+    BatchInfo, Dataflow, DeadLetter, Error, Gather, OperatorInfo, Part, PoisonReport, Result, StateLayout,
+    WatermarkInfo,
 };
 use pelton_plan::PhysicalPlan;
 use pelton_plan::scope::{EvaluationScope, within};
@@ -52,6 +54,7 @@ struct Flowed {
     pieces: Vec<(usize, Piece)>,
     late_rows: u64,
     dead_letters: Vec<DeadLetter>,
+    poison: Vec<PoisonReport>,
     event_times: Vec<Option<i64>>,
 }
 
@@ -97,6 +100,7 @@ impl QueryDataflow {
         let flowed = Flowed {
             lane,
             dead_letters: output.dead_letters,
+            poison: output.poison,
             event_times: output.event_times,
             ..Flowed::default()
         };
@@ -212,6 +216,7 @@ impl Dataflow for QueryDataflow {
             }
             let mut flowed = self.flow(&batch, lane, partition, rows.clone())?;
             part.dead_letters.append(&mut flowed.dead_letters);
+            add_reports(&mut part.poison, std::mem::take(&mut flowed.poison));
             merge_times(&mut part.event_times, &flowed.event_times);
             flows.push(flowed);
         }

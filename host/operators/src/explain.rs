@@ -2,11 +2,10 @@
 
 use crate::stateful::operator;
 use datafusion::physical_plan::displayable;
-use pelton_core::PerPartition;
-use pelton_core::VariableLayout;
 use pelton_core::types::type_name;
+use pelton_core::{FailurePolicy, PerPartition, VariableLayout};
 use pelton_plan::stateful::{Lane, Origin, StatefulNode, StatefulOperator, Target, TimeWindow};
-use pelton_plan::{PhysicalPlan, PhysicalStep};
+use pelton_plan::{FunctionRef, PhysicalPlan, PhysicalStep};
 use std::fmt::Write;
 
 /// A readable tree of the plan: what is read, the operators by name, the result's schema, the sink, when it runs.
@@ -103,6 +102,9 @@ fn node_lines(out: &mut String, plan: &PhysicalPlan, node: &StatefulNode) {
     let _ = writeln!(out, "│    event time: {late}");
     if node.keep_late_rows {
         let _ = writeln!(out, "│    late rows go to the dead letters");
+    }
+    if let StatefulOperator::Groups(groups) = &node.operator {
+        explain_failures(out, &groups.function);
     }
     if let Ok(operator) = operator(node) {
         let _ = writeln!(out, "│    waits for {}", operator.waits_for());
@@ -213,6 +215,7 @@ fn step_lines(out: &mut String, plan: &PhysicalPlan, step: &PhysicalStep) {
                 "│    keeps rows for which {}() is true; refused rows go to the dead letters",
                 filter.function
             );
+            explain_failures(out, &filter.function);
         }
         PhysicalStep::PluginTransform(transform) => {
             let _ = writeln!(out, "├─ {}", transform.operator);
@@ -220,6 +223,14 @@ fn step_lines(out: &mut String, plan: &PhysicalPlan, step: &PhysicalStep) {
             let columns = fields.map(|f| format!("{}: {}", f.name(), type_name(f.data_type())));
             let _ = writeln!(out, "│    plugin function {}", transform.function);
             let _ = writeln!(out, "│    gives {}", columns.collect::<Vec<_>>().join(", "));
+            explain_failures(out, &transform.function);
         }
+    }
+}
+
+/// What follows when a call fails, if it is not what always follows.
+fn explain_failures(out: &mut String, function: &FunctionRef) {
+    if function.on_failure != FailurePolicy::Fail {
+        let _ = writeln!(out, "│    on_plugin_failure: {}", function.on_failure);
     }
 }

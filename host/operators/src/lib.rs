@@ -9,6 +9,7 @@ mod explain;
 mod native;
 mod pairs;
 mod plugins;
+mod poison;
 mod scoped;
 mod segment;
 mod show;

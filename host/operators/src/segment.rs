@@ -3,12 +3,14 @@
 //! `dataflow` runs lanes; many threads at once, every call on its own. Nothing here keeps anything between calls.
 
 use crate::native::NativeRunner;
-use crate::plugins::{FilterRunner, TransformRunner};
+use crate::plugins::{FilterRunner, TransformRunner, sorted_out};
+use crate::poison::{Blame, Losses, Whole};
 use crate::static_join::StaticJoinRunner;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, Result};
+use pelton_core::batch::piece_of_call;
+use pelton_core::{BatchInfo, CallScope, DeadLetter, Error, PoisonReport, Result};
 use pelton_plan::scope::{EvaluationScope, within};
 use pelton_plan::{PhysicalStep, ROWS_PER_BATCH_MAX};
 use std::sync::Arc;
@@ -32,6 +34,7 @@ enum Step {
 pub(crate) struct LaneOutput {
     pub(crate) rows: Vec<RecordBatch>,
     pub(crate) dead_letters: Vec<DeadLetter>,
+    pub(crate) poison: Vec<PoisonReport>,
     /// By watermark: the latest event time in milliseconds.
     pub(crate) event_times: Vec<Option<i64>>,
 }
@@ -81,7 +84,7 @@ impl LaneSteps {
             batch: batch.clone(),
             partition,
             calls: vec![0; self.steps.len()],
-            letters: Vec::new(),
+            losses: Losses::default(),
             event_times: vec![None; watermarks],
         };
         let mut out = Vec::with_capacity(rows.len());
@@ -91,7 +94,12 @@ impl LaneSteps {
         if let Some(columns) = &self.columns {
             out = out.iter().map(|rows| rows.project(columns)).collect::<Result<_, _>>()?;
         }
-        Ok(LaneOutput { rows: out, dead_letters: part.letters, event_times: part.event_times })
+        Ok(LaneOutput {
+            rows: out,
+            dead_letters: part.losses.letters,
+            poison: part.losses.poison.reports,
+            event_times: part.event_times,
+        })
     }
 }
 
@@ -113,7 +121,7 @@ struct Part {
     partition: u64,
     /// For every step how many calls it has made.
     calls: Vec<u64>,
-    letters: Vec<DeadLetter>,
+    losses: Losses,
     event_times: Vec<Option<i64>>,
 }
 
@@ -146,25 +154,30 @@ impl Part {
                 self.through(steps, at + 1, rows, out)
             }
             Step::Native(operator, runner) => {
-                let results = self.evaluate(at, operator, || runner.process(&rows))?;
-                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
+                let results = self.evaluate(at, operator, &rows, |rows| runner.process(rows))?;
+                let mut results = results.into_iter().flat_map(|(_, results)| results);
+                results.try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::StaticJoin(operator, runner) => {
                 let batch_id = self.batch.batch_id;
-                let results = self.evaluate(at, operator, || runner.process(batch_id, &rows))?;
-                results.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
+                let results = self.evaluate(at, operator, &rows, |rows| runner.process(batch_id, rows))?;
+                let mut results = results.into_iter().flat_map(|(_, results)| results);
+                results.try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
             Step::PluginFilter(filter) => {
-                let arguments = self.evaluate(at, filter.operator(), || filter.arguments(&rows))?;
-                let call = self.next_call(at);
-                let scope = CallScope {
-                    batch: &self.batch,
-                    operator: filter.operator(),
-                    partition: self.partition,
-                    call,
-                };
-                let kept = filter.keep(&scope, &rows, &arguments, &mut self.letters)?;
-                self.through(steps, at + 1, kept, out)
+                let pieces = self.evaluate(at, filter.operator(), &rows, |rows| filter.arguments(rows))?;
+                for (rows, arguments) in pieces {
+                    let call = self.next_call(at);
+                    let scope = CallScope {
+                        batch: &self.batch,
+                        operator: filter.operator(),
+                        partition: self.partition,
+                        call,
+                    };
+                    let kept = filter.keep(&scope, &rows, &arguments, &mut self.losses)?;
+                    kept.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))?;
+                }
+                Ok(())
             }
             Step::PluginTransform(transform) => {
                 let call = self.next_call(at);
@@ -174,8 +187,8 @@ impl Part {
                     partition: self.partition,
                     call,
                 };
-                let rows = transform.process(&scope, &rows, &mut self.letters)?;
-                self.through(steps, at + 1, rows, out)
+                let pieces = transform.process(&scope, &rows, &mut self.losses)?;
+                pieces.into_iter().try_for_each(|rows| self.through(steps, at + 1, rows, out))
             }
         }
     }
@@ -186,21 +199,47 @@ impl Part {
         call
     }
 
-    /// Evaluates expressions in the scope of a step.
+    /// Evaluates expressions over rows in the scope of a step; cuts the rows if a function in them fails and guilty ones are to
+    /// be found. Gives the rows of each evaluation with what came of it.
     fn evaluate<T>(
         &mut self,
         step: usize,
         operator: &Arc<str>,
+        rows: &RecordBatch,
+        body: impl Fn(&RecordBatch) -> Result<T>,
+    ) -> Result<Vec<(RecordBatch, T)>> {
+        let first = self.calls[step];
+        let (result, calls) = self.evaluated(operator, first, || body(rows));
+        self.calls[step] = calls;
+        let failed = match result {
+            Ok(made) => return Ok(vec![(rows.clone(), made)]),
+            Err(failed) => failed,
+        };
+        let whole = Whole { operator, unit: "rows", count: rows.num_rows() };
+        let mut losses = std::mem::take(&mut self.losses);
+        let pieces = losses.poison.cut(&whole, failed, &Blame::of_expression, |range| {
+            let call = piece_of_call(first, range.start, range.len());
+            self.evaluated(operator, call, || body(&rows.slice(range.start, range.len()))).0
+        })?;
+        let good = sorted_out(operator, rows, pieces, &mut losses.letters);
+        self.losses = losses;
+        good
+    }
+
+    /// Evaluates in the scope of an operator, functions being called from the call `first` on. With the number of the next.
+    fn evaluated<T>(
+        &self,
+        operator: &Arc<str>,
+        first: u64,
         body: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    ) -> (Result<T>, u64) {
         let scope = EvaluationScope {
             batch: self.batch.clone(),
             operator: operator.clone(),
             partition: self.partition,
-            call: self.calls[step],
+            call: first,
         };
-        let (result, calls) = within(scope, body);
-        self.calls[step] = calls;
-        result.map_err(|e| e.context(format!("operator '{operator}'")))
+        let (result, next) = within(scope, body);
+        (result.map_err(|e| e.context(format!("operator '{operator}'"))), next)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod tests;
 pub(crate) mod time_index;
 
 use arrow::array::RecordBatch;
-use pelton_core::{BatchInfo, DeadLetter, Error, Result, StateShard};
+use pelton_core::{BatchInfo, DeadLetter, Error, PoisonReport, Result, StateShard};
 use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
 use std::sync::Arc;
@@ -79,8 +79,10 @@ pub(crate) struct ShardOutput {
     pub(crate) updated: u64,
     /// Rows of state removed.
     pub(crate) removed: u64,
-    /// Rows that a function refused.
+    /// Rows that a function refused or failed on.
     pub(crate) dead_letters: Vec<DeadLetter>,
+    /// What it took to find the groups that a function failed on.
+    pub(crate) poison: Vec<PoisonReport>,
     /// Of an operator that watches the clock: the first processing time at which something may fall due.
     pub(crate) next_due_ms: Option<i64>,
 }

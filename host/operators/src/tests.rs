@@ -23,6 +23,7 @@ mod groups;
 mod layouts;
 mod micro_batches;
 mod oracle;
+mod poison;
 mod window_model;
 
 const ZONE: &str = "UTC";
@@ -103,7 +104,10 @@ impl TestPlugin {
             functions: vec![
                 function("is_short", FunctionKind::Scalar),
                 function("call", FunctionKind::Scalar),
+                function("is_small", FunctionKind::Scalar),
+                function("tenfold", FunctionKind::Scalar),
                 function("twice", FunctionKind::Transform),
+                function("brittle", FunctionKind::Transform),
                 function("flat", FunctionKind::Stateful),
                 function("flat_event_time", FunctionKind::Stateful),
                 function("map", FunctionKind::Stateful),
@@ -122,10 +126,18 @@ impl Plugin for TestPlugin {
         &self.digest
     }
     fn scalar(&self, function: &str, _: SchemaRef) -> Result<Arc<dyn ScalarFunction>> {
-        Ok(if function == "call" { Arc::new(CallNumber) } else { Arc::new(IsShort) })
+        Ok(match function {
+            "call" => Arc::new(CallNumber),
+            "is_small" => Arc::new(poison::IsSmall),
+            "tenfold" => Arc::new(poison::Tenfold),
+            _ => Arc::new(IsShort),
+        })
     }
-    fn transform(&self, _: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>> {
-        Ok(Arc::new(Twice(input)))
+    fn transform(&self, function: &str, input: SchemaRef) -> Result<Arc<dyn TransformFunction>> {
+        Ok(match function {
+            "brittle" => Arc::new(poison::Brittle(input)),
+            _ => Arc::new(Twice(input)),
+        })
     }
     fn stateful(&self, function: &str, _: SchemaRef, input: SchemaRef) -> Result<Arc<dyn StatefulFunction>> {
         groups::function(function, &input).map(|function| Arc::new(function) as _)

@@ -7,6 +7,7 @@ mod feed;
 mod given;
 mod kafka;
 mod plugins;
+mod replay;
 mod sink;
 mod source;
 mod table;
@@ -15,6 +16,7 @@ pub(crate) use feed::columns_of_lines;
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
+pub(crate) use replay::{Code, Digests, Replays};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;

@@ -2,9 +2,11 @@
 
 mod dead_letters;
 mod files;
+mod replay;
 
-pub(crate) use dead_letters::{DeadLettersCommand, LetterKind, LettersArgs, ReplayArgs};
+pub(crate) use dead_letters::{DeadLettersCommand, LetterKind, LettersArgs, LettersReplayArgs};
 pub(crate) use files::{FilesCommand, FilesCompactArgs, FilesLsArgs};
+pub(crate) use replay::ReplayArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use pelton_core::Trigger;
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     /// Look after the output of a file sink: list its files, put small ones together
     #[command(subcommand)]
     Files(FilesCommand),
+    /// Run logged micro-batches again and show what they give, with the plugins of their time or with others
+    Replay(ReplayArgs),
     /// Run test scripts: add rows to a pipeline, expect rows per micro-batch
     Test(ScriptArgs),
     /// Send JSON lines from stdin through plugin functions to stdout

@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod files;
 pub(crate) mod pipe;
 pub(crate) mod plugin;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod schema;
 mod shown;

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Checkpoint(command) => commands::checkpoint::run(&command),
         Command::DeadLetters(command) => commands::dead_letters::run(&command),
         Command::Files(command) => commands::files::run(&command),
+        Command::Replay(arguments) => commands::replay::run(&arguments),
         Command::Pipe(arguments) => commands::pipe::run(&arguments),
         Command::Plugin(PluginCommand::New(arguments)) => commands::plugin::new::run(&arguments),
         Command::Plugin(PluginCommand::Build(arguments)) => commands::plugin::build::run(&arguments),

@@ -25,6 +25,7 @@ pub(crate) mod tree;
 
 pub use check::{Refusal, RefusedBy, Rule, check, warnings};
 pub use file::PipelineFile;
+pub use functions::plugin::FailedCall;
 pub use logical::{
     FunctionRef, GroupState, InitialState, LogicalPlan, LogicalSource, LogicalStep, Operation, PlanInputs,
 };

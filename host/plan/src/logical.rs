@@ -5,6 +5,7 @@
 //! [`crate::check()`]s the result and makes a [`crate::PhysicalPlan`] of it. Nothing here runs anything but `open` and
 //! `bind` of plugins, which is how their schemas are found.
 
+mod functions;
 mod groups;
 
 use crate::file::{
@@ -18,12 +19,13 @@ use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan as SqlPlan, LogicalPlanBuilder, cast};
+pub use functions::FunctionRef;
 pub use groups::{GroupState, InitialState};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::{normalize_schema, type_name};
 use pelton_core::{
-    Error, FunctionKind, OutputMode, PerPartition, PluginDigest, Result, ScalarFunction, Table,
-    TransformFunction, Trigger, WatermarkInfo,
+    Error, FunctionKind, OutputMode, PerPartition, Result, ScalarFunction, Table, TransformFunction, Trigger,
+    WatermarkInfo,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -127,27 +129,13 @@ pub enum Operation {
     Dedup,
 }
 
-/// A function of a plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FunctionRef {
-    /// The plugin's name in the file.
-    pub plugin: String,
-    /// The function's name in the plugin.
-    pub function: String,
-    /// The plugin's bytes.
-    pub digest: PluginDigest,
-}
-
-impl std::fmt::Display for FunctionRef {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.plugin, self.function)
-    }
-}
-
 impl LogicalPlan {
     /// Resolves names and types. Errors point into the pipeline file.
     pub fn resolve(file: &PipelineFile, inputs: &PlanInputs) -> Result<Self> {
-        let session = Arc::new(Session::new(file.time_zone(), inputs.plugins.clone()));
+        let policies = file.plugins.iter();
+        let policies =
+            policies.map(|(name, spec)| (name.clone(), spec.options().on_plugin_failure.policy())).collect();
+        let session = Arc::new(Session::new(file.time_zone(), inputs.plugins.clone(), policies));
         let mut resolver = Resolver::new(file, &session, inputs)?;
         let steps = file.steps.iter().map(|step| resolver.step(step)).collect::<Result<Vec<_>>>()?;
         if let SinkSpec::Plugin(sink) = &file.sink {
@@ -426,7 +414,13 @@ impl<'a> Resolver<'a> {
         let placed = self.placed(&step.filter);
         let span = step.filter.span;
         let before = self.before(span)?;
+        let said = step.on_plugin_failure.as_ref();
         let Some(call) = self.session.plugin_filter(placed, &self.relations)? else {
+            if let Some(said) = said {
+                let what = "`on_plugin_failure` in a filter is about a plugin's function that is the whole expression";
+                let error = self.file.text().error(said.span, what.into());
+                return Err(error.hint("for functions within other expressions set it at the plugin: plugins.NAME.on_plugin_failure"));
+            }
             let plan = self.session.filter(placed, &self.relations)?;
             let operation = Operation::Sql { kind: "filter", text: step.filter.value.clone() };
             return Ok((span, operation, self.composed(plan, span)?));
@@ -437,7 +431,8 @@ impl<'a> Resolver<'a> {
         let schema = crate::functions::plugin::arguments_schema(
             &arguments.schema().fields().iter().map(|f| (f.data_type().clone(), true)).collect::<Vec<_>>(),
         );
-        let function = self.function(placed, &call.plugin, &call.function, FunctionKind::Scalar)?;
+        let function =
+            self.function(placed, &call.plugin, &call.function, FunctionKind::Scalar)?.with_policy(said);
         let plugin = &self.session.plugins[&call.plugin];
         let scalar = plugin
             .scalar(&call.function, schema)
@@ -482,18 +477,11 @@ impl<'a> Resolver<'a> {
         Ok((span, Operation::Sql { kind: "select", text }, self.composed(plan, span)?))
     }
 
-    /// The names of a plugin and its function: `plugin.function`.
-    fn function_name(&self, named: &'a SpannedText) -> Result<(&'a str, &'a str)> {
-        named.value.split_once('.').ok_or_else(|| {
-            let what = format!("'{}' does not name a function; write plugin.function", named.value);
-            self.placed(named).error(what)
-        })
-    }
-
     fn transform(&self, step: &'a PluginStep) -> Result<(Span, Operation, SqlPlan)> {
         let placed = self.placed(&step.plugin);
         let input = self.before(step.plugin.span)?;
         let function = self.plugin_function(&step.plugin, FunctionKind::Transform)?;
+        let function = function.with_policy(step.on_plugin_failure.as_ref());
         let rows = Arc::new(Schema::new(input.schema().fields().clone()));
         let transform = self.session.plugins[&function.plugin]
             .transform(&function.function, rows)
@@ -505,49 +493,6 @@ impl<'a> Resolver<'a> {
         let op = StreamOp::PluginTransform(self.done);
         let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();
         Ok((step.plugin.span, Operation::PluginTransform { function, transform }, plan))
-    }
-
-    /// A function as `plugin.function` names it.
-    fn plugin_function(&self, named: &'a SpannedText, kind: FunctionKind) -> Result<FunctionRef> {
-        let (plugin, name) = self.function_name(named)?;
-        self.function(self.placed(named), plugin, name, kind)
-    }
-
-    fn function(&self, at: Placed<'_>, plugin: &str, name: &str, kind: FunctionKind) -> Result<FunctionRef> {
-        let Some(known) = self.session.plugins.get(plugin) else {
-            let near = did_you_mean(plugin, self.session.plugins.keys().map(String::as_str));
-            return Err(at.error(format!("there is no plugin '{plugin}' in this file{near}")));
-        };
-        let functions = &known.manifest().functions;
-        let Some(found) = functions.iter().find(|f| f.name == name) else {
-            let near = did_you_mean(name, functions.iter().map(|f| f.name.as_str()));
-            return Err(at.error(format!("the plugin '{plugin}' has no function '{name}'{near}")));
-        };
-        if found.kind != kind {
-            let what = match found.kind {
-                FunctionKind::Scalar => format!(
-                    "'{plugin}.{name}' is a scalar function; call it in a filter, select or sql step: {plugin}.{name}(column, …)"
-                ),
-                FunctionKind::Transform => {
-                    format!("'{plugin}.{name}' is a transform function; use it as a step of its own")
-                }
-                FunctionKind::Sink => format!(
-                    "'{plugin}.{name}' is a sink function; use it so: sink: {{connector: plugin, plugin: {plugin}.{name}}}"
-                ),
-                FunctionKind::Stateful => format!(
-                    "'{plugin}.{name}' is a stateful function; use it as a step of its own, with the `key` of its groups"
-                ),
-                _ => format!(
-                    "'{plugin}.{name}' is of a kind that no step can run; steps run scalar, transform and stateful functions"
-                ),
-            };
-            return Err(at.error(what));
-        }
-        Ok(FunctionRef {
-            plugin: plugin.to_owned(),
-            function: name.to_owned(),
-            digest: known.digest().clone(),
-        })
     }
 }
 

@@ -182,6 +182,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The bytes of its memories together.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.store.data().limiter.memory
+    }
+
     /// An exported function, if its signature is the contract's.
     pub(crate) fn function<P, R>(&mut self, at: &ComponentExportIndex) -> Result<TypedFunc<P, R>, Fault>
     where

@@ -24,6 +24,8 @@ pub(crate) struct Guest {
     pub(crate) http: Option<Granted>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
+    /// Of its memory so much is in the plugin's sum. Guest memory never shrinks.
+    counted: u64,
     clock_micros: i64,
     seed: u64,
     random: Option<ChaCha8Rng>,
@@ -39,6 +41,7 @@ impl Guest {
             http: None,
             limits,
             stats,
+            counted: 0,
             clock_micros: 0,
             seed: 0,
             random: None,
@@ -54,6 +57,9 @@ impl Guest {
 
     /// After a call, whatever became of it.
     pub(crate) fn leave(&mut self) {
+        let memory = self.limiter.memory;
+        self.stats.took_memory(memory.saturating_sub(self.counted));
+        self.counted = memory;
         self.log.finish();
         if !self.counts.is_empty() {
             self.stats.add_counts(std::mem::take(&mut self.counts), self.limits.counters);
@@ -89,9 +95,16 @@ impl Guest {
     }
 }
 
+impl Drop for Guest {
+    /// The store that it is in goes, and with it the memory.
+    fn drop(&mut self) {
+        self.stats.gave_memory_back(self.counted);
+    }
+}
+
 /// Says how far memories and tables may grow.
 pub(crate) struct Limiter {
-    memory: u64,
+    pub(crate) memory: u64,
     memory_max: u64,
     memory_peak: u64,
     tables: u64,

@@ -44,6 +44,6 @@ pub use engine::TICK_MS;
 pub use form::Form;
 pub use host::{HostOptions, PluginHost, PluginSettings, digest};
 pub use http::{HttpAllowance, HttpOrigin};
-pub use limits::Limits;
+pub use limits::{Limits, Recycle};
 pub use log::LogListener;
 pub use plugin::{Inspection, WasmPlugin};

@@ -46,7 +46,39 @@ pub struct Limits {
     pub http_time_ms: u64,
     /// The body of the answer to one. Default 1 MiB.
     pub http_response_bytes: u64,
+    /// When an instance has served long enough.
+    pub recycle: Recycle,
 }
+
+/// When an instance is not used again, though nothing is wrong with it: guest memory never shrinks, so only a new
+/// instance gives back what one has grown by. Nothing in an answer depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recycle {
+    /// Calls that one instance serves. Default 100,000.
+    pub calls: u64,
+    /// By how much its memory may have grown since the function was opened on it. By default 64 MiB, or half of what was
+    /// left to the limit then, if that is less: so a guest that leaks is replaced before it reaches its limit.
+    pub memory_bytes: Option<u64>,
+    /// For how long it serves. Default 1 hour.
+    pub age_ms: u64,
+}
+
+impl Default for Recycle {
+    fn default() -> Self {
+        Self { calls: 100_000, memory_bytes: None, age_ms: 3_600_000 }
+    }
+}
+
+impl Recycle {
+    /// By how much the memory of an instance may grow that had so much when it was opened.
+    pub(crate) fn growth_max(&self, opened_bytes: u64, limit_bytes: u64) -> u64 {
+        let left = limit_bytes.saturating_sub(opened_bytes);
+        self.memory_bytes.unwrap_or_else(|| GROWTH_BYTES.min(left / 2))
+    }
+}
+
+/// See [`Recycle::memory_bytes`].
+const GROWTH_BYTES: u64 = 64 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -71,6 +103,7 @@ impl Default for Limits {
             timers: 1 << 16,
             http_time_ms: 30_000,
             http_response_bytes: 1 << 20,
+            recycle: Recycle::default(),
         }
     }
 }
@@ -115,6 +148,16 @@ mod tests {
         assert_eq!(bytes_text(12), "12 bytes");
         assert_eq!(time_text(1000), "1 s");
         assert_eq!(time_text(1250), "1250 ms");
+    }
+
+    #[test]
+    fn an_instance_is_replaced_before_it_reaches_its_limit() {
+        let growth =
+            |recycle: Recycle, opened: u64, limit: u64| recycle.growth_max(opened << 20, limit << 20) >> 20;
+        assert_eq!(growth(Recycle::default(), 10, 256), 64);
+        assert_eq!(growth(Recycle::default(), 10, 30), 10);
+        assert_eq!(growth(Recycle::default(), 30, 30), 0);
+        assert_eq!(growth(Recycle { memory_bytes: Some(5 << 20), ..Recycle::default() }, 10, 256), 5);
     }
 
     #[test]

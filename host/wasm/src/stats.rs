@@ -20,6 +20,8 @@ pub(crate) struct Stats {
     traps: AtomicU64,
     errors: AtomicU64,
     instances: AtomicU64,
+    recycled: AtomicU64,
+    memory_bytes: AtomicU64,
     memory_bytes_max: AtomicU64,
     counts_dropped: AtomicU64,
     counters: Mutex<BTreeMap<String, u64>>,
@@ -44,6 +46,15 @@ impl Stats {
     }
     pub(crate) fn made_instance(&self) {
         self.instances.fetch_add(1, Relaxed);
+    }
+    pub(crate) fn recycled_instance(&self) {
+        self.recycled.fetch_add(1, Relaxed);
+    }
+    pub(crate) fn took_memory(&self, bytes: u64) {
+        self.memory_bytes.fetch_add(bytes, Relaxed);
+    }
+    pub(crate) fn gave_memory_back(&self, bytes: u64) {
+        self.memory_bytes.fetch_sub(bytes, Relaxed);
     }
     pub(crate) fn saw_memory(&self, bytes: u64) {
         // Mostly nothing new: reading first keeps the line shared between cores.
@@ -81,6 +92,8 @@ impl Stats {
             traps: self.traps.load(Relaxed),
             errors: self.errors.load(Relaxed),
             instances: self.instances.load(Relaxed),
+            recycled: self.recycled.load(Relaxed),
+            memory_bytes: self.memory_bytes.load(Relaxed),
             memory_bytes_max: self.memory_bytes_max.load(Relaxed),
             counters,
         }

@@ -6,9 +6,10 @@
 use super::{Exchange, Flowed, QueryDataflow, merge_times};
 use crate::stateful::Piece;
 use arrow::array::RecordBatch;
+use pelton_core::failure::add_reports;
 use pelton_core::{
-    BatchInfo, DeadLetter, Error, Gather, Gathered, OperatorReport, Part, Result, SHARDS, StateShard,
-    StateStore,
+    BatchInfo, DeadLetter, Error, Gather, Gathered, OperatorReport, Part, PoisonReport, Result, SHARDS,
+    StateShard, StateStore,
 };
 use pelton_plan::stateful::{Origin, Target};
 use std::any::Any;
@@ -25,6 +26,7 @@ pub(super) struct QueryGather {
     /// By lane.
     inboxes: Vec<Inbox>,
     dead_letters: Vec<DeadLetter>,
+    poison: Vec<PoisonReport>,
     event_times: Vec<Option<i64>>,
 }
 
@@ -48,6 +50,7 @@ struct Done {
     updated: u64,
     removed: u64,
     dead_letters: Vec<DeadLetter>,
+    poison: Vec<PoisonReport>,
     next_due_ms: Option<i64>,
     flows: Vec<Flowed>,
 }
@@ -56,7 +59,7 @@ impl QueryGather {
     pub(super) fn new(flow: Arc<QueryDataflow>, batch: Arc<BatchInfo>) -> Self {
         let inboxes = flow.lanes.iter().map(|_| Inbox::default()).collect();
         let event_times = vec![None; flow.watermarks.len()];
-        Self { flow, batch, inboxes, dead_letters: Vec::new(), event_times }
+        Self { flow, batch, inboxes, dead_letters: Vec::new(), poison: Vec::new(), event_times }
     }
 
     fn take(&mut self, flowed: Flowed) {
@@ -65,6 +68,7 @@ impl QueryGather {
         inbox.pieces.extend(flowed.pieces);
         inbox.late_rows += flowed.late_rows;
         self.dead_letters.extend(flowed.dead_letters);
+        add_reports(&mut self.poison, flowed.poison);
     }
 
     /// The pieces for a node by shard and port, and how many rows were late for it.
@@ -105,6 +109,7 @@ impl QueryGather {
             report.rows_removed += done.removed;
             report.next_due_ms = report.next_due_ms.into_iter().chain(done.next_due_ms).min();
             self.dead_letters.extend(done.dead_letters);
+            add_reports(&mut self.poison, done.poison);
             for flowed in done.flows {
                 merge_times(&mut self.event_times, &flowed.event_times);
                 self.take(flowed);
@@ -134,6 +139,7 @@ impl Gather for QueryGather {
         Ok(Gathered {
             rows: to_sink.flat_map(|(_, inbox)| inbox.rows).collect(),
             dead_letters: self.dead_letters,
+            poison: self.poison,
             event_times: self.event_times,
             operators,
         })
@@ -150,6 +156,7 @@ fn run_shard(flow: &QueryDataflow, batch: &Arc<BatchInfo>, node: usize, job: Job
         updated: output.updated,
         removed: output.removed,
         dead_letters: output.dead_letters,
+        poison: output.poison,
         next_due_ms: output.next_due_ms,
         flows: Vec::new(),
     };

@@ -7,6 +7,7 @@ mod groups_model;
 mod join;
 mod join_model;
 mod limit_and_sort;
+mod poison;
 
 use super::{NodeScope, Operator, Piece};
 use arrow::array::RecordBatch;
@@ -126,6 +127,25 @@ impl Running {
         self.batches += 1;
         self.late_ms = watermark_ms;
         Ok(ran)
+    }
+
+    /// A micro-batch with these rows, which must fail.
+    fn fails(mut self, rows: &RecordBatch) -> pelton_core::Error {
+        let info = Arc::new(BatchInfo {
+            query_id: QueryId("q".into()),
+            batch_id: BatchId(self.batches),
+            time_ms: self.time_ms,
+            watermark_ms: None,
+            late_watermark_ms: None,
+        });
+        let scope =
+            NodeScope { batch: &info, name: NODE, late_ms: None, watermark_ms: None, keep_late_rows: true };
+        let prepared = self.operator.prepare(&scope, 0, std::slice::from_ref(rows)).expect("prepares");
+        let mut shards = self.store.shards();
+        let mut runs = prepared.pieces.into_iter().map(|(shard, piece)| {
+            self.operator.run(&scope, shard, vec![vec![piece]], &mut *shards[shard]).map(|_| ())
+        });
+        runs.find_map(|ran| ran.err()).expect("it fails")
     }
 
     /// The same with one part of one batch for each input.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use pelton_core::{Error, Plugin, PluginDigest, Result, suggest};
 use pelton_engine::PluginCode;
 use pelton_plan::PipelineFile;
-use pelton_plan::file::{Duration, PluginLimits, SpannedText};
-use pelton_wasm::{HttpAllowance, HttpOrigin, Limits, PluginHost, PluginSettings};
+use pelton_plan::file::{Duration, PluginLimits, RecycleLimits, SpannedText};
+use pelton_wasm::{HttpAllowance, HttpOrigin, Limits, PluginHost, PluginSettings, Recycle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,16 @@ impl Overrides {
             }
         }
         Ok(Self(pairs.iter().map(|(name, path)| (name.clone(), PathBuf::from(path))).collect()))
+    }
+
+    /// Whether a plugin is taken from elsewhere.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether none is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -104,7 +114,7 @@ fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> R
         options.ok_or_else(|| Error::internal(format!("the plugin '{name}' is not in the file")))?;
     let settings = PluginSettings {
         config: options.config.clone().into(),
-        limits: limits(&options.limits),
+        limits: limits(file, &options.limits)?,
         time_zone: file.time_zone().to_owned(),
         http: HttpAllowance {
             origins: origins(file, &options.allow.http)?,
@@ -132,21 +142,44 @@ pub(super) fn placed(file: &PipelineFile, span: pelton_plan::file::Span, error: 
     }
 }
 
-fn millis(time: &Duration) -> u64 {
-    time.interval().as_millis().unsigned_abs().max(1)
-}
-
 /// The host's defaults where the file says nothing.
-fn limits(given: &PluginLimits) -> Limits {
+fn limits(file: &PipelineFile, given: &PluginLimits) -> Result<Limits> {
     let default = Limits::default();
-    Limits {
-        memory_bytes: given.memory.map_or(default.memory_bytes, |size| size.0),
-        time_ms: given.time.map_or(default.time_ms, |time| millis(&time)),
+    let memory_bytes = given.memory.map_or(default.memory_bytes, |size| size.0);
+    Ok(Limits {
+        memory_bytes,
+        time_ms: given.time.map_or(default.time_ms, millis),
         output_bytes: given.output.map_or(default.output_bytes, |size| size.0),
         log_bytes_per_call: given.log.map_or(default.log_bytes_per_call, |size| size.0),
         table_elements: given.table_elements.unwrap_or(default.table_elements),
-        http_time_ms: given.http_time.map_or(default.http_time_ms, |time| millis(&time)),
+        http_time_ms: given.http_time.map_or(default.http_time_ms, millis),
         http_response_bytes: given.http_response.map_or(default.http_response_bytes, |size| size.0),
-        ..default
+        recycle: recycle(file, &given.recycle, memory_bytes)?,
+    })
+}
+
+fn recycle(file: &PipelineFile, given: &RecycleLimits, memory_bytes: u64) -> Result<Recycle> {
+    let default = Recycle::default();
+    if let Some(calls) = given.calls.as_ref().filter(|calls| calls.value == 0) {
+        let what = "an instance serves at least 1 call before it is replaced";
+        return Err(file.text().error(calls.span, what.to_owned()));
     }
+    if let Some(memory) = given.memory.as_ref().filter(|memory| memory.value.0 >= memory_bytes) {
+        let what = format!(
+            "an instance whose memory may grow by {} bytes reaches its limit of {memory_bytes} bytes before it is replaced",
+            memory.value.0
+        );
+        let error = file.text().error(memory.span, what);
+        return Err(error.hint("set recycle.memory well below limits.memory, or leave it out"));
+    }
+    Ok(Recycle {
+        calls: given.calls.as_ref().map_or(default.calls, |calls| calls.value),
+        memory_bytes: given.memory.as_ref().map(|memory| memory.value.0),
+        age_ms: given.age.map_or(default.age_ms, millis),
+    })
+}
+
+/// At least one.
+fn millis(duration: Duration) -> u64 {
+    duration.interval().as_millis().unsigned_abs().max(1)
 }

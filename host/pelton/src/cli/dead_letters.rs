@@ -32,7 +32,7 @@ pub(crate) enum DeadLettersCommand {
 Malformed records (the default) are decoded by their source again. Refused and late rows begin anew at the source with the
 columns that they had where they were lost: right if nothing before that step changes rows. Those that were fed back before are
 left out; one that fails again is a new dead letter.")]
-    Replay(ReplayArgs),
+    Replay(LettersReplayArgs),
 }
 
 /// Whose dead letters, and which.
@@ -63,7 +63,7 @@ pub(crate) struct LettersArgs {
 
 /// Which dead letters go where.
 #[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
+pub(crate) struct LettersReplayArgs {
     #[command(flatten)]
     pub(crate) letters: LettersArgs,
     /// The source that refused and late rows go to, if the pipeline has several

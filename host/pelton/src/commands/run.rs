@@ -115,7 +115,7 @@ async fn run_query(
     if done.dead_letters > 0 && letters_are_lost {
         tracing::warn!(
             query = %name,
-            "{} rows were refused or malformed and are kept nowhere; give the query a `checkpoint:` or `dead_letters:`",
+            "{} rows were malformed, refused or poison and are kept nowhere; give the query a `checkpoint:` or `dead_letters:`",
             done.dead_letters
         );
     }
@@ -176,8 +176,12 @@ fn report_progress(how: Reporting, progress: &Progress) {
 
 fn progress_words(progress: &Progress) -> String {
     let lost: u64 = progress.sources.iter().map(|source| source.num_malformed_rows).sum();
-    let losses =
-        [(lost, "malformed"), (progress.num_refused_rows, "refused"), (progress.num_late_rows, "late")];
+    let losses = [
+        (lost, "malformed"),
+        (progress.num_refused_rows, "refused"),
+        (progress.num_poison_rows, "poison"),
+        (progress.num_late_rows, "late"),
+    ];
     let losses: String =
         losses.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect();
     format!(
@@ -209,8 +213,12 @@ fn report_summary(how: Reporting, name: &str, summary: &RunSummary) -> Result<()
 fn summary_words(name: &str, summary: &RunSummary) -> String {
     let RunSummary { rows_in, rows_out, rows_malformed, rows_refused, rows_late, batches, seconds, .. } =
         summary;
+    let poison = match summary.rows_poison {
+        0 => String::new(),
+        rows => format!("{rows} poison, "),
+    };
     format!(
         "{name}: {rows_in} rows in, {rows_out} out, {rows_malformed} malformed, {rows_refused} refused, \
-         {rows_late} late, {batches} micro-batches, {seconds:.2} s"
+         {poison}{rows_late} late, {batches} micro-batches, {seconds:.2} s"
     )
 }

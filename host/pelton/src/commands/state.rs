@@ -68,7 +68,7 @@ async fn show(arguments: &StateShowArgs) -> Result<()> {
 }
 
 /// Whether entries written as `then` says can be read as `now` says: names of columns and their meaning are for people.
-fn is_read_as(then: &StateLayout, now: &StateLayout) -> bool {
+pub(super) fn is_read_as(then: &StateLayout, now: &StateLayout) -> bool {
     let types = |layout: &StateLayout| {
         let of = |columns: &[pelton_core::StateColumn]| {
             columns.iter().map(|column| column.data_type.clone()).collect::<Vec<_>>()

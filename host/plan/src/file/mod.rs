@@ -8,6 +8,7 @@ mod declared;
 mod deserialize;
 mod document;
 mod events;
+mod failures;
 mod feeds;
 mod kafka;
 mod location;
@@ -23,6 +24,7 @@ pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
 };
+pub use failures::{DeadLetterBudget, OnPluginFailure, RecycleLimits};
 pub use feeds::{HttpSource, SocketSource, StdinSource};
 pub use kafka::{
     Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
@@ -160,6 +162,9 @@ pub struct PluginOptions {
     /// What it may reach outside of the sandbox: nothing unless it is said here.
     #[serde(default)]
     pub allow: PluginAllow,
+    /// What follows when a call of one of its functions fails: `fail`, `dead_letter` or `retry N`. Unless said: `fail`.
+    #[serde(default)]
+    pub on_plugin_failure: OnPluginFailure,
 }
 
 impl PluginOptions {
@@ -169,6 +174,7 @@ impl PluginOptions {
             config: serde_json::Map::new(),
             limits: PluginLimits::default(),
             allow: PluginAllow::default(),
+            on_plugin_failure: OnPluginFailure::default(),
         }
     }
 }
@@ -191,6 +197,9 @@ pub struct PluginLimits {
     pub http_time: Option<Duration>,
     /// Bytes of the answer to one, for example `1MiB`.
     pub http_response: Option<ByteSize>,
+    /// When an instance is replaced by a new one.
+    #[serde(default)]
+    pub recycle: RecycleLimits,
 }
 
 /// What a plugin may reach outside of the sandbox.
@@ -232,6 +241,10 @@ pub struct FilterStep {
     /// A boolean SQL expression. A plugin's scalar function is called as `plugin.function(column, …)`; if it is the
     /// whole expression, the rows that it refuses go to the dead letters.
     pub filter: Spanned<String>,
+    /// Of a plugin's function that is the whole expression: what follows when a call fails, if not what the plugin's key
+    /// says.
+    #[serde(default)]
+    pub on_plugin_failure: Option<Spanned<OnPluginFailure>>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
 }
@@ -297,6 +310,9 @@ pub struct PluginStep {
     /// first micro-batch. Its columns: the key's by their names, and the fields of the value by theirs.
     #[serde(default)]
     pub initial_state: Option<SpannedText>,
+    /// What follows when a call fails, if not what the plugin's key says.
+    #[serde(default)]
+    pub on_plugin_failure: Option<Spanned<OnPluginFailure>>,
     /// The operator's stable name in the checkpoint, metrics and dead letters.
     pub name: Option<Spanned<String>>,
 }

@@ -1,5 +1,6 @@
 //! A plugin's scalar function as an SQL function: `plugin.function(column, …)`.
 
+use crate::logical::FunctionRef;
 use crate::scope;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
@@ -10,21 +11,42 @@ use datafusion::logical_expr::{
 };
 use parking_lot::Mutex;
 use pelton_core::types::normalize;
-use pelton_core::{Plugin, ScalarFunction};
+use pelton_core::{Error, ErrorKind, Plugin, ScalarFunction};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// A call within an expression that failed: the source of the error of its evaluation. Whoever evaluates the expression can
+/// look for the rows on which it fails.
+#[derive(Debug, Clone)]
+pub struct FailedCall {
+    /// Which function, and what is to follow.
+    pub function: FunctionRef,
+    /// Why it failed.
+    pub reason: String,
+}
+
+impl FailedCall {
+    /// The call whose failure is the cause of an error.
+    pub fn of(error: &Error) -> Option<&Self> {
+        std::error::Error::source(error)?.downcast_ref()
+    }
+}
+
+impl fmt::Display for FailedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.function, self.reason)
+    }
+}
+
+impl std::error::Error for FailedCall {}
+
 /// The SQL function of a plugin's scalar function. A row that it refuses fails the micro-batch with its reason, as an
 /// exception in a Spark UDF does.
-pub(crate) fn udf(
-    plugin_name: &str,
-    plugin: &Arc<dyn Plugin>,
-    function: &str,
-    time_zone: &Arc<str>,
-) -> Arc<ScalarUDF> {
+pub(crate) fn udf(function: FunctionRef, plugin: &Arc<dyn Plugin>, time_zone: &Arc<str>) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(PluginCall {
-        name: format!("{plugin_name}.{function}"),
-        function: function.to_owned(),
+        name: function.to_string(),
+        function,
         plugin: plugin.clone(),
         time_zone: time_zone.clone(),
         // Volatile: it must be called once for every row that reaches it, with the micro-batch's scope.
@@ -46,7 +68,7 @@ type Bound = (SchemaRef, Arc<dyn ScalarFunction>);
 
 struct PluginCall {
     name: String,
-    function: String,
+    function: FunctionRef,
     plugin: Arc<dyn Plugin>,
     time_zone: Arc<str>,
     signature: Signature,
@@ -65,15 +87,26 @@ impl PluginCall {
         }
         let function = self
             .plugin
-            .scalar(&self.function, schema.clone())
+            .scalar(&self.function.function, schema.clone())
             .map_err(|e| DataFusionError::Plan(format!("{}(): {}", self.name, e.message())))?;
         bound.push((schema.clone(), function.clone()));
         Ok((schema, function))
     }
+
+    /// The error of a call, with what is known of the function.
+    fn failed(&self, error: Error) -> DataFusionError {
+        DataFusionError::External(Box::new(match error.kind() {
+            ErrorKind::Plugin => {
+                let reason = error.call_failure().to_owned();
+                error.caused_by(FailedCall { function: self.function.clone(), reason })
+            }
+            _ => error,
+        }))
+    }
 }
 
-impl std::fmt::Debug for PluginCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for PluginCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
@@ -125,14 +158,15 @@ impl ScalarUDFImpl for PluginCall {
         let options = RecordBatchOptions::new().with_row_count(Some(args.number_rows));
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
         let output = scope::call(&self.name, |scope| {
-            function.evaluate(scope, &rows).map_err(|e| DataFusionError::External(Box::new(e)))
+            let evaluated = self.function.on_failure.run(|| function.evaluate(scope, &rows));
+            evaluated.map_err(|failed| self.failed(failed))
         })?;
         if let Some(rejected) = output.rejected.first() {
             let what = format!(
                 "{}() refused a row: {}; use it alone in a filter step to send such rows to the dead letters",
                 self.name, rejected.reason
             );
-            return Err(DataFusionError::External(Box::new(pelton_core::Error::data(what))));
+            return Err(DataFusionError::External(Box::new(Error::data(what))));
         }
         Ok(ColumnarValue::Array(output.column))
     }

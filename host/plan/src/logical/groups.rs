@@ -71,6 +71,7 @@ impl<'a> Resolver<'a> {
         let output_mode = self.group_output_mode(step, stateful.signature())?;
         let initial = step.initial_state.as_ref();
         let initial = initial.map(|table| self.initial_state(table, &key_schema, stateful.signature()));
+        let function = function.with_policy(step.on_plugin_failure.as_ref());
         let group = GroupState { function, stateful, keys, output_mode, initial: initial.transpose()? };
         let op = StreamOp::GroupState(self.done);
         let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();

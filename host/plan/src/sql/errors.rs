@@ -1,6 +1,7 @@
 //! From what the parser and DataFusion say to one message at its place in the pipeline file.
 
 use crate::file::{SourceText, Span};
+use crate::functions::plugin::FailedCall;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -197,7 +198,10 @@ pub fn evaluation_error(error: &DataFusionError) -> Error {
     if let DataFusionError::External(inner) = root(error)
         && let Some(own) = inner.downcast_ref::<Error>()
     {
-        let copy = Error::new(own.kind(), own.message());
+        let mut copy = Error::new(own.kind(), own.message());
+        if let Some(failed) = FailedCall::of(own) {
+            copy = copy.caused_by(failed.clone());
+        }
         return match own.hint_text() {
             Some(hint) => copy.hint(hint),
             None => copy,

@@ -3,6 +3,7 @@
 use super::planner::{SparkPlanner, SparkTypes};
 use crate::functions;
 use crate::input::InputTable;
+use crate::logical::FunctionRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, TableReference};
@@ -16,7 +17,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion_spark::SessionStateBuilderSpark;
 use pelton_core::suggest::did_you_mean;
-use pelton_core::{Error, FunctionKind, Plugin};
+use pelton_core::{Error, FailurePolicy, FunctionKind, Plugin};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -73,11 +74,16 @@ pub(crate) struct Session {
     aggregates: HashMap<String, Arc<AggregateUDF>>,
     higher_order: HashMap<String, Arc<HigherOrderUDF>>,
     pub(crate) plugins: Plugins,
+    /// What follows when a call fails, by the plugin's name.
+    pub(crate) policies: FailurePolicies,
     pub(crate) time_zone: Arc<str>,
 }
 
+/// What follows when a call of a plugin's function fails, by the plugin's name in the file.
+pub(crate) type FailurePolicies = BTreeMap<String, FailurePolicy>;
+
 impl Session {
-    pub(crate) fn new(time_zone: &str, plugins: Plugins) -> Self {
+    pub(crate) fn new(time_zone: &str, plugins: Plugins, policies: FailurePolicies) -> Self {
         let (rules, physical_rules) = rules_that_keep_the_order_of_filters();
         let state = SessionStateBuilder::new()
             .with_config(config(time_zone))
@@ -112,7 +118,17 @@ impl Session {
         let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(SparkPlanner::new(&scalar))];
         planners.extend(state.expr_planners().iter().cloned());
         let types = Arc::new(SparkTypes { time_zone: time_zone.clone() });
-        Self { state, planners, types, functions: scalar, aggregates, higher_order, plugins, time_zone }
+        Self {
+            state,
+            planners,
+            types,
+            functions: scalar,
+            aggregates,
+            higher_order,
+            plugins,
+            policies,
+            time_zone,
+        }
     }
 
     pub(crate) fn state(&self) -> &SessionState {
@@ -130,7 +146,13 @@ impl Session {
         let plugin = self.plugins.get(plugin_name)?;
         let known =
             plugin.manifest().functions.iter().any(|f| f.name == function && f.kind == FunctionKind::Scalar);
-        known.then(|| functions::plugin::udf(plugin_name, plugin, function, &self.time_zone))
+        let named = || FunctionRef {
+            plugin: plugin_name.to_owned(),
+            function: function.to_owned(),
+            digest: plugin.digest().clone(),
+            on_failure: self.policies.get(plugin_name).copied().unwrap_or_default(),
+        };
+        known.then(|| functions::plugin::udf(named(), plugin, &self.time_zone))
     }
 
     /// A scalar function by its name.

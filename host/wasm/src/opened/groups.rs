@@ -3,7 +3,7 @@
 
 use super::answer::Answers;
 use super::signature::Reading;
-use super::{Pool, When, encoded, error, started};
+use super::{Pool, Pooled, When, encoded, error, started};
 use crate::code::{Fault, NO_CLOCK, Running};
 use crate::codec::{Encoder, zone_of};
 use crate::contract::Bytes;
@@ -49,6 +49,12 @@ struct Instance {
     process: ProcessGroupsFn,
     /// Where its input is encoded, used again and again.
     buffers: Buffers,
+}
+
+impl Pooled for Instance {
+    fn running(&self) -> &Running {
+        &self.running
+    }
 }
 
 #[derive(Default)]

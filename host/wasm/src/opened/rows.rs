@@ -1,6 +1,6 @@
 //! Scalar and transform functions: rows in, a column or rows out. `plugin` opens them, segments call them.
 
-use super::{Pool, When, encoded, error, rejected_rows, started};
+use super::{Pool, Pooled, When, encoded, error, rejected_rows, started};
 use crate::code::{Fault, Running};
 use crate::codec::{Decoder, Encoder, zone_of};
 use crate::contract::{Bytes, EvaluateFn, ProcessFn};
@@ -73,6 +73,12 @@ struct Instance {
     entry: Entry,
     /// Where its input is encoded, used again and again.
     input: Bytes,
+}
+
+impl Pooled for Instance {
+    fn running(&self) -> &Running {
+        &self.running
+    }
 }
 
 /// What both kinds have in common.

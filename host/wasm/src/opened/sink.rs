@@ -1,6 +1,6 @@
 //! Sink functions: rows in, nothing out. `plugin` opens them, the sink over plugins calls them.
 
-use super::{Pool, When, encoded, error, started};
+use super::{Pool, Pooled, When, encoded, error, started};
 use crate::code::{Fault, Running};
 use crate::codec::Encoder;
 use crate::contract::Bytes;
@@ -26,6 +26,12 @@ struct Instance {
     write: WriteFn,
     /// Where its input is encoded, used again and again.
     input: Bytes,
+}
+
+impl Pooled for Instance {
+    fn running(&self) -> &Running {
+        &self.running
+    }
 }
 
 impl OpenedSink {

@@ -6,6 +6,7 @@ mod guests;
 mod hostile;
 mod image;
 mod lying;
+mod recycling;
 mod sinks;
 mod stateful;
 mod working;

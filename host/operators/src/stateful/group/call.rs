@@ -5,7 +5,9 @@
 
 use super::Moment;
 use super::chunks::Grouped;
+use super::poison::{Together, letters_of, part_of};
 use crate::plugins::refused;
+use crate::poison::{Blame, Piece, PoisonSearch, Whole};
 use crate::stateful::keyed::gather_column;
 use crate::stateful::{NodeScope, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -96,6 +98,11 @@ impl Caller {
         Ok(input(GroupReason::Data, keys, rows, offsets))
     }
 
+    /// An error about what the function gave.
+    pub(super) fn wrong(&self, what: String) -> Error {
+        Error::plugin(format!("the stateful function {} {what}", self.function))
+    }
+
     /// A call of groups without rows.
     pub(super) fn without_rows(&self, reason: GroupReason, keys: &[Bytes]) -> Result<GroupInput> {
         let rows = RecordBatch::new_empty(self.rows_schema.clone());
@@ -141,9 +148,21 @@ pub(super) struct Calls<'a> {
     info: [BatchInfo; 2],
     partition: u64,
     made: u64,
+    poison: PoisonSearch,
     /// What they gave.
     pub(super) output: ShardOutput,
 }
+
+/// What a call gave, but for the rows, which go on.
+pub(super) struct Made {
+    pub(super) output: GroupOutput,
+    /// The groups, ascending, on which the function failed: nothing of them is in the output.
+    pub(super) guilty: Vec<usize>,
+}
+
+/// Checks an answer, beyond what all forms have in common: it is given the first group's position in the whole call, if the
+/// call is a part of one, and what was asked and answered.
+pub(super) type Check<'c> = &'c dyn Fn(usize, &GroupInput, &GroupOutput) -> Result<()>;
 
 impl<'a> Calls<'a> {
     pub(super) fn new(caller: &'a Caller, at: &Moment<'a>) -> Self {
@@ -157,35 +176,109 @@ impl<'a> Calls<'a> {
             info: [of_data.unwrap_or_else(|| seen.clone()), seen],
             partition: BEHIND_OPERATORS | at.shard as u64,
             made: 0,
+            poison: PoisonSearch::default(),
             output: ShardOutput::default(),
         }
     }
 
-    /// Makes a call. `row` says where a row of it stands among the groups' rows.
+    /// What all calls gave.
+    pub(super) fn finish(self) -> ShardOutput {
+        ShardOutput { poison: self.poison.reports, ..self.output }
+    }
+
+    /// Makes a call; if it fails and guilty groups are to be found, it is cut. `groups` says where its rows are: the groups,
+    /// and which row is its first.
     pub(super) fn make(
         &mut self,
         input: &GroupInput,
         groups: Option<(&Grouped<'_>, usize)>,
+        check: Check<'_>,
+    ) -> Result<Made> {
+        let call = self.made;
+        self.made += 1;
+        let on_failure = self.caller.function.on_failure;
+        match on_failure.run(|| self.called(call, None, input, check)) {
+            Ok(mut output) => {
+                self.take(input.rows.num_rows(), &mut output, groups)?;
+                Ok(Made { output, guilty: Vec::new() })
+            }
+            Err(failed) => self.cut(call, input, groups, check, failed),
+        }
+    }
+
+    fn called(
+        &self,
+        call: u64,
+        piece: Option<&Range<usize>>,
+        input: &GroupInput,
+        check: Check<'_>,
     ) -> Result<GroupOutput> {
         let batch = &self.info[usize::from(input.reason != GroupReason::Data)];
-        let (operator, call) = (self.scope.name, self.made);
-        self.made += 1;
-        let scope = CallScope { batch, operator, partition: self.partition, call };
-        let mut output = self.caller.stateful.process(&scope, input)?;
+        let whole = CallScope { batch, operator: self.scope.name, partition: self.partition, call };
+        let scope = piece.map_or(whole, |groups| whole.piece(groups.start, groups.len()));
+        let output = self.caller.stateful.process(&scope, input)?;
         self.check(input, &output)?;
+        check(piece.map_or(0, |groups| groups.start), input, &output)?;
+        Ok(output)
+    }
+
+    fn cut(
+        &mut self,
+        call: u64,
+        input: &GroupInput,
+        groups: Option<(&Grouped<'_>, usize)>,
+        check: Check<'_>,
+        failed: Error,
+    ) -> Result<Made> {
+        let operator = self.scope.name;
+        let whole = Whole { operator, unit: "groups", count: input.groups() };
+        let blame = |error: &Error| Blame::of_call(&self.caller.function, error);
+        let mut poison = std::mem::take(&mut self.poison);
+        let pieces = poison.cut(&whole, failed, &blame, |range| {
+            self.called(call, Some(&range), &part_of(input, &range), check)
+        })?;
+        self.poison = poison;
+        let no_rows = RecordBatch::new_empty(self.caller.schema.clone());
+        let mut together = Together::new(&self.caller.signature().variables, no_rows);
+        let mut guilty = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Good(range, mut output) => {
+                    let rows = input.offsets[range.start] as usize..input.offsets[range.end] as usize;
+                    let place = groups.map(|(groups, first)| (groups, first + rows.start));
+                    self.take(rows.len(), &mut output, place)?;
+                    together.add(range.start, output);
+                }
+                Piece::Guilty(group, blame) => {
+                    let letters = letters_of(operator, &blame, input, group, groups)?;
+                    self.output.dead_letters.extend(letters);
+                    guilty.push(group);
+                }
+            }
+        }
+        Ok(Made { output: together.finish()?, guilty })
+    }
+
+    /// Takes the rows out of an answer to a call of so many rows: they go on, refused ones become dead letters.
+    fn take(
+        &mut self,
+        rows_in: usize,
+        output: &mut GroupOutput,
+        groups: Option<(&Grouped<'_>, usize)>,
+    ) -> Result<()> {
         let rows = std::mem::replace(&mut output.rows, RecordBatch::new_empty(self.caller.schema.clone()));
         self.give(rows)?;
-        for rejected in &output.rejected {
+        for rejected in std::mem::take(&mut output.rejected) {
             let row = rejected.row as usize;
             let place = groups.and_then(|(groups, first)| Some((groups, *groups.at.get(first + row)?)));
-            let Some((groups, (source, row))) = place.filter(|_| row < input.rows.num_rows()) else {
-                return Err(self.wrong(format!("refused row {row} of {}", input.rows.num_rows())));
+            let Some((groups, (source, row))) = place.filter(|_| row < rows_in) else {
+                return Err(self.wrong(format!("refused row {row} of {rows_in}")));
             };
             let rows = groups.sources[source];
             let letter = refused(self.scope.name, &self.caller.function, rows, row, &rejected.reason)?;
             self.output.dead_letters.push(letter);
         }
-        Ok(output)
+        Ok(())
     }
 
     fn check(&self, input: &GroupInput, output: &GroupOutput) -> Result<()> {
@@ -221,7 +314,7 @@ impl<'a> Calls<'a> {
 
     /// An error about what the function gave.
     pub(super) fn wrong(&self, what: String) -> Error {
-        Error::plugin(format!("the stateful function {} {what}", self.caller.function))
+        self.caller.wrong(what)
     }
 
     fn give(&mut self, rows: RecordBatch) -> Result<()> {

@@ -12,6 +12,7 @@ mod chunks;
 mod entry;
 mod index;
 mod initial;
+mod poison;
 mod processor;
 mod schemas;
 mod show;

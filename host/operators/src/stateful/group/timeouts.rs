@@ -114,7 +114,7 @@ impl Timeouts {
         if let Some(time) = at.time {
             self.time_out(&mut shard, time)?;
         }
-        let mut output = shard.calls.output;
+        let mut output = shard.calls.finish();
         if self.caller.signature().time_mode == TimeMode::ProcessingTime {
             let first = self.index.first(shard.state)?;
             output.next_due_ms = first.map(|timeout| millis(timeout).saturating_add(1));
@@ -168,27 +168,31 @@ impl Timeouts {
         if let Some(variable) = &self.variable {
             input.state = vec![state_of(variable, &entries)?];
         }
-        let output = shard.calls.make(&input, place)?;
-        self.check_timeouts(shard, &input, &output)?;
-        let changed = self.changed_values(shard, &output, &mut entries)?;
+        let at = shard.at;
+        let check =
+            |_: usize, input: &GroupInput, output: &GroupOutput| self.check_timeouts(at, input, output);
+        let made = shard.calls.make(&input, place, &check)?;
+        let changed = self.changed_values(shard, &made.output, &mut entries)?;
         let mut timeouts = vec![None; entries.len()];
-        output.timeouts.iter().for_each(|(group, at)| timeouts[*group as usize] = Some(*at));
+        made.output.timeouts.iter().for_each(|(group, at)| timeouts[*group as usize] = Some(*at));
+        if input.reason == GroupReason::Data {
+            // As if their rows had not come. A timeout whose own call fails is cleared: it would fail for ever.
+            made.guilty.iter().for_each(|group| timeouts[*group] = entries[*group].time);
+        }
         self.keep(shard, keys, entries, &timeouts, &changed)
     }
 
-    fn check_timeouts(&self, shard: &Shard<'_, '_>, input: &GroupInput, output: &GroupOutput) -> Result<()> {
+    fn check_timeouts(&self, at: &Moment<'_>, input: &GroupInput, output: &GroupOutput) -> Result<()> {
         let past = match self.caller.signature().time_mode {
-            TimeMode::EventTime if input.reason == GroupReason::Data && shard.at.scope.batch.is_final() => {
-                None
-            }
-            TimeMode::EventTime => shard.at.time.map(|time| (time, "watermark")),
-            _ => Some((shard.at.now, "processing time")),
+            TimeMode::EventTime if input.reason == GroupReason::Data && at.scope.batch.is_final() => None,
+            TimeMode::EventTime => at.time.map(|time| (time, "watermark")),
+            _ => Some((at.now, "processing time")),
         };
         let Some((time, name)) = past else { return Ok(()) };
         let Some((_, early)) = output.timeouts.iter().find(|(_, at)| *at < time) else { return Ok(()) };
         let (early, time) = (millis(*early), millis(time));
-        Err(shard
-            .calls
+        Err(self
+            .caller
             .wrong(format!("set a timeout at {early} ms, which is before the current {name} ({time} ms)"))
             .hint("set timeouts that are not in the past: compare with the current watermark or processing time"))
     }

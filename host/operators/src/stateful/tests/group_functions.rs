@@ -46,6 +46,8 @@ pub(crate) struct Says {
     pub(crate) timers: Vec<(String, Option<i64>)>,
     /// Rows of the group that it refuses.
     pub(crate) refused: Vec<usize>,
+    /// The call fails.
+    pub(crate) fails: bool,
 }
 
 type Body = Box<dyn Fn(&Seen) -> Says + Send + Sync>;
@@ -162,6 +164,9 @@ impl StatefulFunction for Native {
         let mut made: Vec<Made> = variables.iter().map(|_| Made::default()).collect();
         for group in 0..input.groups() {
             let says = (self.body)(&self.seen(scope, input, group));
+            if says.fails {
+                return Err(Error::plugin("it trapped"));
+            }
             let at = group as u32;
             rows.extend(says.rows);
             let first = input.offsets[group];

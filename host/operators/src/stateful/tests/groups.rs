@@ -6,8 +6,8 @@ use crate::stateful::group::Groups;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_core::{
-    GroupForm, GroupReason, Load, PluginDigest, Result, StateVariable, StatefulFunction, TimeMode,
-    VariableKind,
+    FailurePolicy, GroupForm, GroupReason, Load, PluginDigest, Result, StateVariable, StatefulFunction,
+    TimeMode, VariableKind,
 };
 use pelton_plan::FunctionRef;
 use pelton_plan::stateful::{self as plan, EventTimeColumn, StatefulOperator};
@@ -21,9 +21,13 @@ fn input() -> SchemaRef {
 }
 
 pub(super) fn operator(function: Native) -> Groups {
+    operator_with(function, FailurePolicy::Fail)
+}
+
+pub(super) fn operator_with(function: Native, on_failure: FailurePolicy) -> Groups {
     let signature = function.signature().clone();
-    let function_ref =
-        FunctionRef { plugin: "p".into(), function: "f".into(), digest: PluginDigest("d".repeat(64)) };
+    let digest = PluginDigest("d".repeat(64));
+    let function_ref = FunctionRef { plugin: "p".into(), function: "f".into(), digest, on_failure };
     let by_event_time = signature.time_mode == TimeMode::EventTime;
     let spec = plan::Groups {
         function: function_ref,

@@ -3,14 +3,14 @@
 
 use super::{Letter, Letters, replay_log};
 use crate::assembly::{Assembly, Inputs};
-use crate::cli::{LetterKind, PrintFormat, ReplayArgs};
+use crate::cli::{LetterKind, LettersReplayArgs, PrintFormat};
 use pelton_connectors::source::ReplayedLetter;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub(super) async fn run(arguments: &ReplayArgs) -> Result<()> {
+pub(super) async fn run(arguments: &LettersReplayArgs) -> Result<()> {
     let kind = arguments.letters.kind.unwrap_or(LetterKind::Malformed);
     let letters = Letters::read(&arguments.letters).await?;
     let pipeline = arguments.letters.pipeline();
@@ -38,7 +38,7 @@ pub(super) async fn run(arguments: &ReplayArgs) -> Result<()> {
 }
 
 /// Where rows go that are no source's.
-fn target(arguments: &ReplayArgs, inputs: &Inputs) -> Result<String> {
+fn target(arguments: &LettersReplayArgs, inputs: &Inputs) -> Result<String> {
     let names = || inputs.sources.iter().map(|(name, _)| name.as_str());
     match (&arguments.source, inputs.sources.as_slice()) {
         (Some(name), _) if names().any(|source| source == name) => Ok(name.clone()),
@@ -86,7 +86,7 @@ fn check(inputs: &Inputs, source: &str, letter: &Letter, is_row: bool) -> Result
     }
 }
 
-fn report(arguments: &ReplayArgs, by_source: &BTreeMap<String, Vec<ReplayedLetter>>) -> Result<()> {
+fn report(arguments: &LettersReplayArgs, by_source: &BTreeMap<String, Vec<ReplayedLetter>>) -> Result<()> {
     if arguments.letters.format == PrintFormat::Json {
         let counts: BTreeMap<&str, usize> =
             by_source.iter().map(|(source, letters)| (source.as_str(), letters.len())).collect();

@@ -15,14 +15,14 @@ mod timers;
 mod variable;
 
 use super::Moment;
-use super::call::{self, Caller, Calls, GROUPS_MAX};
+use super::call::{self, Caller, Calls, GROUPS_MAX, Made};
 use super::chunks::Grouped;
 use super::initial::OfShard;
 use super::schemas::Known;
 use super::show::GroupKeys;
 use crate::stateful::{ShardOutput, Shown};
 use bytes::Bytes;
-use pelton_core::{Error, GroupInput, GroupOutput, GroupReason, Result, StateShard, TimeMode};
+use pelton_core::{GroupInput, GroupOutput, GroupReason, Result, StateShard, TimeMode};
 use std::ops::Range;
 use timers::{TIMERS_MAX, TimerSet, Timers};
 use variable::Stored;
@@ -115,7 +115,7 @@ impl Processor {
         if let Some(time) = at.time {
             self.fire(&mut shard, time)?;
         }
-        let mut output = shard.calls.output;
+        let mut output = shard.calls.finish();
         if self.caller.signature().time_mode == TimeMode::ProcessingTime {
             output.next_due_ms = self.timers.next_due_ms(shard.state)?;
         }
@@ -221,34 +221,36 @@ impl Processor {
     fn call_once(&self, shard: &mut Shard<'_, '_>, called: Called<'_>, mut input: GroupInput) -> Result<()> {
         timers::describe(&mut input, called.sets, called.fired);
         let place = called.rows.as_ref().map(|(groups, range)| (*groups, groups.rows_before(range.start)));
-        let output = shard.calls.make(&input, place)?;
-        self.keep(shard, &called, &input, &output)?;
-        for change in output.timers {
-            let set = &mut called.sets[change.group as usize];
-            set.change(change);
-            if set.is_too_large() {
-                let what = format!("sets more than {TIMERS_MAX} timers of one group at a time");
-                return Err(shard.calls.wrong(what));
-            }
+        let sets = &*called.sets;
+        let check = |first: usize, input: &GroupInput, output: &GroupOutput| {
+            self.check_timers(&sets[first..first + input.groups()], output)
+        };
+        let Made { output, .. } = shard.calls.make(&input, place, &check)?;
+        for (variable, changes) in self.variables.iter().zip(&output.changes) {
+            variable.change(shard, called.keys, changes)?;
         }
+        output.timers.into_iter().for_each(|change| called.sets[change.group as usize].change(change));
         Ok(())
     }
 
-    fn keep(
-        &self,
-        shard: &mut Shard<'_, '_>,
-        called: &Called<'_>,
-        input: &GroupInput,
-        output: &GroupOutput,
-    ) -> Result<()> {
+    /// That it sets no timeouts, and not too many timers.
+    fn check_timers(&self, sets: &[TimerSet], output: &GroupOutput) -> Result<()> {
         if !output.timeouts.is_empty() {
-            return Err(shard.calls.wrong("set a timeout, but a processor has timers".to_owned()));
+            return Err(self.caller.wrong("set a timeout, but a processor has timers".to_owned()));
         }
-        if output.timers.iter().any(|timer| timer.group as usize >= input.groups()) {
-            return Err(Error::internal("a timer of a group that is not there"));
+        let mut changes = vec![0; sets.len()];
+        output.timers.iter().for_each(|timer| changes[timer.group as usize] += 1);
+        if !sets.iter().zip(changes).any(|(set, changes)| set.would_be_too_large(changes)) {
+            return Ok(());
         }
-        for (variable, changes) in self.variables.iter().zip(&output.changes) {
-            variable.change(shard, called.keys, changes)?;
+        let mut sets = sets.to_vec();
+        for change in &output.timers {
+            let set = &mut sets[change.group as usize];
+            set.change(change.clone());
+            if set.would_be_too_large(0) {
+                let what = format!("sets more than {TIMERS_MAX} timers of one group at a time");
+                return Err(self.caller.wrong(what));
+            }
         }
         Ok(())
     }

@@ -56,9 +56,9 @@ impl TimerSet {
         self.is_changed = true;
     }
 
-    /// Whether there are more than a group may have.
-    pub(super) fn is_too_large(&self) -> bool {
-        self.timers.len() > TIMERS_MAX
+    /// Whether there would be more than a group may have if so many more were set.
+    pub(super) fn would_be_too_large(&self, more: usize) -> bool {
+        self.timers.len() + more > TIMERS_MAX
     }
 
     pub(super) fn change(&mut self, change: TimerChange) {

@@ -1,0 +1,129 @@
+//! Runs a micro-batch again as the logs have it, for whoever wants to look. Nothing is written, nobody is told.
+//!
+//! Called by the binary with the parts that it has opened for reading: what the offset log says of the micro-batch, the
+//! state that the one before left, the code that it ran with or another. It goes through the same steps 3 to 5 as in its
+//! own time, and gives what the sink was given then.
+
+use crate::query::Input;
+use crate::reset;
+use crate::rows::{RowsOfBatch, open_inputs};
+use crate::watermark::EventTimes;
+use arrow::array::RecordBatch;
+use futures::TryStreamExt;
+use pelton_checkpoint::{DeadLetterFile, OffsetEntry, SourceOffsets, layout};
+use pelton_core::{
+    BatchId, BatchInfo, Dataflow, Error, FileManager, MemoryFiles, QueryId, Result, Source, StateStore, Table,
+};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The parts of a query that a micro-batch runs with.
+pub struct Replay {
+    query_id: QueryId,
+    dataflow: Arc<dyn Dataflow>,
+    inputs: Vec<Input>,
+    tables: Vec<(String, Arc<dyn Table>)>,
+}
+
+/// What a micro-batch gave.
+pub struct Replayed {
+    /// The rows for the sink, in order.
+    pub rows: Vec<RecordBatch>,
+    /// What went to the dead letters, as it is written there.
+    pub dead_letters: Vec<Value>,
+}
+
+/// What is known of a micro-batch whose entry in the offset log this is.
+pub(crate) fn batch_info(
+    query_id: &QueryId,
+    batch_id: BatchId,
+    entry: &OffsetEntry,
+    dataflow: &dyn Dataflow,
+) -> BatchInfo {
+    // A plan that has changed since the entry was written may have its first watermark, or none any more.
+    let has_watermarks = !dataflow.watermarks().is_empty();
+    let known = |recorded: Option<i64>| has_watermarks.then(|| recorded.unwrap_or(0));
+    BatchInfo {
+        query_id: query_id.clone(),
+        batch_id,
+        time_ms: entry.batch_time_ms,
+        watermark_ms: known(entry.watermark_ms),
+        late_watermark_ms: known(entry.late_watermark_ms),
+    }
+}
+
+/// What a micro-batch reads of each input, as its entry says.
+pub(crate) fn ranges(inputs: &[Input], entry: &OffsetEntry) -> Vec<SourceOffsets> {
+    let nothing = SourceOffsets { start: None, end: None };
+    let range = |input: &Input| entry.sources.get(&input.name).cloned().unwrap_or(nothing.clone());
+    inputs.iter().map(range).collect()
+}
+
+impl Replay {
+    /// Of a query; `query_id` decides about the functions' randomness.
+    pub fn new(
+        query_id: QueryId,
+        dataflow: Arc<dyn Dataflow>,
+        inputs: impl IntoIterator<Item = (String, Arc<dyn Source>)>,
+        tables: impl IntoIterator<Item = (String, Arc<dyn Table>)>,
+    ) -> Self {
+        let inputs = inputs.into_iter().map(|(name, source)| Input { name, source }).collect();
+        Self { query_id, dataflow, inputs, tables: tables.into_iter().collect() }
+    }
+
+    /// Whether its operators keep state.
+    pub fn is_stateful(&self) -> bool {
+        !self.dataflow.operators().is_empty()
+    }
+
+    /// Runs a micro-batch. `state` is what the one before it left, if the query is stateful; it is changed and let go.
+    pub async fn run(
+        &self,
+        batch_id: BatchId,
+        entry: &OffsetEntry,
+        state: Option<Box<dyn StateStore>>,
+    ) -> Result<Replayed> {
+        for (name, table) in &self.tables {
+            let Some(version) = entry.tables.get(name) else { continue };
+            let pinned = table.pin(version).await;
+            pinned.map_err(|failed| failed.context(format_args!("table '{name}'")))?;
+        }
+        let letters = Arc::new(MemoryFiles::new());
+        let rows = self.rows(batch_id, entry, &letters).await?;
+        let rows = match (self.is_stateful(), state) {
+            (false, _) => rows.into_stream(),
+            (true, None) => return Err(Error::internal("a stateful query was replayed without its state")),
+            (true, Some(mut state)) => {
+                entry.reset.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+                rows.gather(state).await?.rows
+            }
+        };
+        let rows = rows.try_collect().await?;
+        let written = letters.read(&layout::dead_letters(batch_id)).await?.unwrap_or_default();
+        let lines = written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let dead_letters = lines.map(|line| {
+            serde_json::from_slice(line)
+                .map_err(|e| Error::internal(format!("a dead letter is no JSON: {e}")))
+        });
+        Ok(Replayed { rows, dead_letters: dead_letters.collect::<Result<_>>()? })
+    }
+
+    async fn rows(
+        &self,
+        batch_id: BatchId,
+        entry: &OffsetEntry,
+        letters: &Arc<MemoryFiles>,
+    ) -> Result<RowsOfBatch> {
+        let info = batch_info(&self.query_id, batch_id, entry, self.dataflow.as_ref());
+        let inputs = open_inputs(&self.inputs, &ranges(&self.inputs, entry), batch_id).await?;
+        Ok(RowsOfBatch {
+            info: Arc::new(info),
+            dataflow: Arc::clone(&self.dataflow),
+            parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+            dead_letters: DeadLetterFile::new(Arc::clone(letters) as Arc<dyn FileManager>, batch_id),
+            event_times: Arc::new(EventTimes::new(self.dataflow.watermarks())),
+            meters: Arc::new(crate::meters::Meters::new(self.inputs.len())),
+            inputs,
+        })
+    }
+}

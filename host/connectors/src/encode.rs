@@ -24,6 +24,7 @@ mod text;
 pub use self::arrow::ArrowEncoder;
 pub use self::avro::AvroEncoder;
 pub use self::parquet::ParquetEncoder;
+pub(crate) use self::parquet::ParquetFile;
 pub use compress::Compression;
 pub use csv::CsvEncoder;
 pub use json::JsonEncoder;

@@ -137,7 +137,9 @@ impl ConsoleSink {
                 let work = move || -> Result<(u64, Vec<u8>)> {
                     match encoder.encode(std::slice::from_ref(&rows))? {
                         Encoded::Bytes(out) => Ok((rows.num_rows() as u64, out)),
-                        Encoded::RowGroup(_) => Err(Error::internal("a row group for the console")),
+                        Encoded::RowGroup(_) | Encoded::Rows(_) => {
+                            Err(Error::internal("rows without lines for the console"))
+                        }
                     }
                 };
                 let done = tokio::task::spawn_blocking(work).await;

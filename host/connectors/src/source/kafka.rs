@@ -22,6 +22,7 @@ mod tests;
 pub use offsets::{PartitionOffsets, TopicPartition};
 pub use options::{Boundary, KafkaSourceOptions, Subscription};
 
+use super::lines::again;
 use crate::kafka::{Context, Failure, Status, Waiting, blocking, client};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -31,8 +32,8 @@ use futures::{StreamExt, stream};
 use offsets::{from_offset, to_offset};
 use parking_lot::Mutex as SyncMutex;
 use pelton_core::{
-    BatchId, Block, BlockStream, Error, FileManager, Offset, OffsetRange, PartitionStatus, ReadLimit, Result,
-    Source,
+    Backlog, BatchId, Block, BlockStream, Error, FileManager, Offset, OffsetRange, PartitionStatus,
+    ReadLimit, Record, Result, Source,
 };
 use reader::{Reader, Reading, lost, spans};
 use records::Records;
@@ -484,5 +485,23 @@ impl Source for KafkaSource {
             reader.mirror(&offsets);
         }
         Ok(())
+    }
+
+    /// Not with Kafka's own columns: a record alone does not say what they were.
+    fn decode_again(&self, records: Vec<Record>) -> Option<Box<dyn Block>> {
+        self.layout.alone().map(|decoder| again(decoder, records))
+    }
+
+    /// What was there beyond when partitions were last looked at. (Spark's `avgOffsetsBehindLatest` is a mean of it.)
+    async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
+        let state = self.state.lock().await;
+        let position = match position {
+            Some(position) => from_offset(&self.name, position).ok()?,
+            None => state.initial.clone()?,
+        };
+        let behind = |(at, end): (&TopicPartition, &i64)| {
+            position.get(at).map_or(0, |reached| u64::try_from(end.saturating_sub(*reached)).unwrap_or(0))
+        };
+        Some(Backlog { records: Some(state.ends.iter().map(behind).sum()), bytes: None, files: None })
     }
 }

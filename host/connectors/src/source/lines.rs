@@ -78,8 +78,13 @@ impl LineOptions {
                 ));
             }
             FormatOptions::Text(text) => Arc::new(TextDecoder::new(&settings, &text)?),
-            FormatOptions::Parquet => {
-                return Err(Error::invalid("a Parquet file cannot be read line by line")
+            FormatOptions::Parquet
+            | FormatOptions::Avro(_)
+            | FormatOptions::Arrow
+            | FormatOptions::Protobuf(_)
+            | FormatOptions::Raw => {
+                let format = self.format.name();
+                return Err(Error::invalid(format!("format {format} cannot be read line by line"))
                     .hint("use format json, csv or text"));
             }
         })

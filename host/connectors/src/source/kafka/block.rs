@@ -55,6 +55,11 @@ impl Layout {
         Ok(Self { schema, decoder, metadata, time_zone: time_zone.into() })
     }
 
+    /// The decoder of values, if rows have nothing but their columns.
+    pub(super) fn alone(&self) -> Option<&Arc<dyn Decoder>> {
+        self.decoder.as_ref().filter(|_| self.metadata.is_empty())
+    }
+
     /// Whether headers must be kept.
     pub(super) fn has_headers(&self) -> bool {
         self.metadata.contains(&Metadata::Headers)

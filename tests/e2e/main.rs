@@ -20,6 +20,8 @@ mod crash;
 /// Every example, its output compared with what it should be.
 mod examples;
 mod faults;
+/// What the tests that kill share.
+mod kills;
 /// The queries that real Spark answered.
 mod oracle;
 /// Generated pages are what the program would generate now.
@@ -29,5 +31,8 @@ mod pages;
 mod postgres;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
+/// Checkpoint and output on an S3 store, which may be slow and fail.
+#[cfg(unix)]
+mod s3;
 /// Static tables that change between a crash and the rerun.
 mod tables;

@@ -10,14 +10,20 @@ mod pelton;
 mod places;
 #[cfg(unix)]
 mod postgres;
+#[cfg(unix)]
+mod s3;
+#[cfg(unix)]
+mod unsteady;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
 #[cfg(unix)]
 pub use kafka::{Kafka, Message, Record};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
-#[cfg(unix)]
-pub use pelton_services::S3Server;
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use postgres::Postgres;
+#[cfg(unix)]
+pub use s3::S3;
+#[cfg(unix)]
+pub use unsteady::UnsteadyWay;

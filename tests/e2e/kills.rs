@@ -29,7 +29,7 @@ impl Kills {
     /// So many in all, spread over runs of this length.
     pub(crate) fn new(number: usize, whole_run: Duration) -> Result<Self> {
         let seed = seed();
-        let left = number * usize::try_from(environment(SOAK))?;
+        let left = number * soak()?;
         let random = ChaCha8Rng::seed_from_u64(seed);
         Ok(Self { random, seed, whole_run, left, done: 0, runs: 0, failures: 0 })
     }
@@ -91,6 +91,11 @@ impl std::fmt::Display for Kills {
 /// Decides all moments and faults.
 pub(crate) fn seed() -> u64 {
     environment(SEED)
+}
+
+/// So many times as much as in every build.
+pub(crate) fn soak() -> Result<usize> {
+    Ok(usize::try_from(environment(SOAK))?)
 }
 
 fn environment(name: &str) -> u64 {

@@ -120,7 +120,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
 fn twenty_kills_on_a_slow_and_failing_store_change_no_byte() -> Result<()> {
     let (store, expected) = (S3::shared()?, on_disk(FEW)?);
     let whole_run = timed(store.reached_by(on_s3(&store, "steady", FEW)?))?;
-    let way = store.unsteady(seed())?;
+    let way = store.unsteady_way(seed())?;
     let mut kills = Kills::new(20, whole_run * 3)?;
     let mut runs = 0;
     while kills.are_left() {

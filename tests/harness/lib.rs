@@ -13,7 +13,7 @@ mod postgres;
 #[cfg(unix)]
 mod s3;
 #[cfg(unix)]
-mod unsteady;
+mod way;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
 #[cfg(unix)]
@@ -26,4 +26,4 @@ pub use postgres::Postgres;
 #[cfg(unix)]
 pub use s3::S3;
 #[cfg(unix)]
-pub use unsteady::UnsteadyWay;
+pub use way::StoreWay;

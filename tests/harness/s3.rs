@@ -1,6 +1,7 @@
 //! The tests' S3 store, and runs of Pelton that reach it, straight or through something unsteady.
 
-use crate::{Pelton, UnsteadyWay};
+use crate::Pelton;
+use crate::way::{StoreWay, Turn};
 use anyhow::Result;
 use pelton_services::S3Server;
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ static SHARED: Mutex<Option<Arc<S3>>> = Mutex::new(None);
 #[derive(Debug)]
 pub struct S3 {
     server: S3Server,
+    turn: Turn,
+    way: StoreWay,
 }
 
 impl S3 {
@@ -24,7 +27,9 @@ impl S3 {
         if let Some(running) = &*shared {
             return Ok(Arc::clone(running));
         }
-        let started = Arc::new(Self { server: S3Server::start(BUCKET)? });
+        let (server, turn) = (S3Server::start(BUCKET)?, Turn::default());
+        let way = StoreWay::open(server.port(), &turn, None)?;
+        let started = Arc::new(Self { server, turn, way });
         *shared = Some(Arc::clone(&started));
         Ok(started)
     }
@@ -41,20 +46,17 @@ impl S3 {
 
     /// A run that finds the store.
     pub fn reached_by(&self, pelton: Pelton) -> Pelton {
-        self.reached_at(self.server.port(), pelton)
+        self.reached_through(&self.way, pelton)
     }
 
-    /// A run that finds the store behind a way to it.
-    pub fn reached_through(&self, way: &UnsteadyWay, pelton: Pelton) -> Pelton {
-        self.reached_at(way.port(), pelton)
+    /// A run that finds the store behind this way.
+    pub fn reached_through(&self, way: &StoreWay, pelton: Pelton) -> Pelton {
+        let environment = self.server.environment(way.port());
+        environment.iter().fold(pelton, |pelton, (name, value)| pelton.env(name, value))
     }
 
-    /// A slow way with failures to the store: [`UnsteadyWay::to`].
-    pub fn unsteady(&self, seed: u64) -> Result<UnsteadyWay> {
-        UnsteadyWay::to(self.server.port(), seed)
-    }
-
-    fn reached_at(&self, port: u16, pelton: Pelton) -> Pelton {
-        self.server.environment(port).iter().fold(pelton, |pelton, (name, value)| pelton.env(name, value))
+    /// A way to the store that is slow and fails now and then.
+    pub fn unsteady_way(&self, seed: u64) -> Result<StoreWay> {
+        StoreWay::open(self.server.port(), &self.turn, Some(seed))
     }
 }

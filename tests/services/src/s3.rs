@@ -1,5 +1,5 @@
 //! An S3 store: S3Proxy over a local directory. It checks signatures and knows conditional writes, listing and uploads in
-//! parts.
+//! parts. Of two conditional writes at the same moment both may succeed: the tests' harness sees to that.
 
 use crate::jars::Jars;
 use crate::server::{Server, free_port, java_program};

@@ -1,5 +1,7 @@
-//! A way to an HTTP server that is slow and fails now and then, before or after the server has acted, as networks and object
-//! stores do. What happens to the n-th request follows from a seed.
+//! The way to the tests' S3 store. All ways together let one conditional write through at a time, so that of two writers who
+//! create the same object one loses: S3 keeps that promise, S3Proxy by itself does not. A way may be slow and fail now and
+//! then, before or after the store has acted, as networks and object stores do; what happens to the n-th request follows
+//! from a seed.
 
 use crate::events::Chance;
 use anyhow::Result;
@@ -18,15 +20,21 @@ const STALL_MS: u64 = 400;
 
 /// Listens on a port of its own until it is dropped.
 #[derive(Debug)]
-pub struct UnsteadyWay {
+pub struct StoreWay {
     port: u16,
     shared: Arc<Shared>,
 }
 
+/// Whose turn it is to write on a condition: one for all ways to a store.
+pub(crate) type Turn = Arc<Mutex<()>>;
+
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
-    chance: Mutex<Chance>,
+    /// What decides of failures, if there are any.
+    chance: Option<Mutex<Chance>>,
+    /// Held by a conditional write.
+    turn: Turn,
     requests: AtomicU64,
     failures: AtomicU64,
     over: AtomicBool,
@@ -51,21 +59,22 @@ enum Fate {
 const FAILURES: [Fate; 5] =
     [Fate::Lost, Fate::Refused, Fate::AnswerLost, Fate::AnswerCut, Fate::AnswerFailed];
 
-impl UnsteadyWay {
-    /// To a server on the loopback device that speaks HTTP/1.1 without encryption.
-    pub fn to(server_port: u16, seed: u64) -> Result<Self> {
+impl StoreWay {
+    /// To a store on the loopback device; with a seed, one that is slow and fails.
+    pub(crate) fn open(server_port: u16, turn: &Turn, seed: Option<u64>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
             server: SocketAddr::from((Ipv4Addr::LOCALHOST, server_port)),
-            chance: Mutex::new(Chance::new(seed)),
+            chance: seed.map(|seed| Mutex::new(Chance::new(seed))),
+            turn: Arc::clone(turn),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             over: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
         std::thread::spawn(move || {
-            for client in listener.incoming().map_while(io::Result::ok) {
+            for client in listener.incoming().map_while(Result::ok) {
                 if of_thread.over.load(Ordering::SeqCst) {
                     return;
                 }
@@ -88,7 +97,7 @@ impl UnsteadyWay {
     }
 }
 
-impl Drop for UnsteadyWay {
+impl Drop for StoreWay {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
         // Wakes the listener.
@@ -102,6 +111,7 @@ impl Shared {
         let server = TcpStream::connect(self.server)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
+        let (mut to_client, mut to_server) = (client, &server);
         let (mut from_client, mut from_server) = (BufReader::new(client), BufReader::new(&server));
         loop {
             let request = Message::read(&mut from_client, |_| true)?;
@@ -113,25 +123,30 @@ impl Shared {
                     answer(client, "503 Slow Down")?;
                     continue;
                 }
-                _ => (&server).write_all(&request.bytes)?,
+                _ => {}
             }
+            let turn = request.is_conditional();
+            let turn = turn.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            to_server.write_all(&request.bytes)?;
             let is_head = request.bytes.starts_with(b"HEAD ");
             let response = Message::read(&mut from_server, |status| !is_head && has_body(status))?;
+            drop(turn);
             match fate {
                 Fate::AnswerLost => return client.shutdown(Shutdown::Both),
                 Fate::AnswerCut => {
-                    (&mut &*client).write_all(&response.bytes[..response.bytes.len() / 2])?;
+                    to_client.write_all(&response.bytes[..response.bytes.len() / 2])?;
                     return client.shutdown(Shutdown::Both);
                 }
                 Fate::AnswerFailed => answer(client, "500 Internal Server Error")?,
-                _ => (&mut &*client).write_all(&response.bytes)?,
+                _ => to_client.write_all(&response.bytes)?,
             }
         }
     }
 
     fn decide(&self) -> (Fate, Duration) {
-        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
         self.requests.fetch_add(1, Ordering::SeqCst);
+        let Some(chance) = &self.chance else { return (Fate::Answered, Duration::ZERO) };
+        let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
         let stalls = chance.below(STALLS_ONE_IN) == 0;
         let delay = Duration::from_millis(if stalls { STALL_MS } else { chance.below(DELAY_MS_MAX) });
         if chance.below(FAILS_ONE_IN) > 0 {
@@ -157,6 +172,13 @@ struct Message {
 }
 
 impl Message {
+    /// Whether it writes on a condition.
+    fn is_conditional(&self) -> bool {
+        let end = self.bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(self.bytes.len());
+        let head = String::from_utf8_lossy(&self.bytes[..end]).to_ascii_lowercase();
+        head.starts_with("put ") && ["\nif-none-match:", "\nif-match:"].iter().any(|name| head.contains(name))
+    }
+
     /// `has_body` looks at what follows the first word of the first line: the status of a response.
     fn read(from: &mut impl BufRead, has_body: impl Fn(&str) -> bool) -> io::Result<Self> {
         let mut bytes = Vec::new();
@@ -212,7 +234,15 @@ mod tests {
     use super::*;
 
     fn whole(text: &str) -> io::Result<Vec<u8>> {
-        Message::read(&mut text.as_bytes(), |status| has_body(status)).map(|message| message.bytes)
+        Message::read(&mut text.as_bytes(), has_body).map(|message| message.bytes)
+    }
+
+    #[test]
+    fn a_conditional_write_is_known_by_its_head() {
+        let is_conditional = |text: &str| Message { bytes: text.into() }.is_conditional();
+        assert!(is_conditional("PUT /a HTTP/1.1\r\nIf-None-Match: *\r\n\r\n"));
+        assert!(!is_conditional("PUT /a HTTP/1.1\r\n\r\n\nif-none-match: *"));
+        assert!(!is_conditional("GET /a HTTP/1.1\r\nIf-None-Match: *\r\n\r\n"));
     }
 
     #[test]

@@ -20,6 +20,9 @@ mod crash;
 /// Every example, its output compared with what it should be.
 mod examples;
 mod faults;
+/// The Kafka source and sink on a real broker, which is stopped, too.
+#[cfg(unix)]
+mod kafka;
 /// What the tests that kill share.
 mod kills;
 /// The queries that real Spark answered.

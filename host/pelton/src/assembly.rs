@@ -4,12 +4,14 @@
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
 mod given;
+mod kafka;
 mod plugins;
 mod sink;
 mod source;
 mod table;
 
 pub(crate) use given::{Given, GivenSource};
+pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use source::format_options;
 

@@ -8,6 +8,7 @@ mod declared;
 mod deserialize;
 mod document;
 mod events;
+mod kafka;
 mod location;
 mod node;
 mod reference;
@@ -20,6 +21,9 @@ pub use document::Document;
 pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
+};
+pub use kafka::{
+    Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
 };
 pub use location::SourceText;
 pub use node::{Node, Span};

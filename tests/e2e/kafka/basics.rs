@@ -85,7 +85,7 @@ fn new_partitions_are_read_from_their_beginning_while_the_query_runs() -> Result
     let pipeline = format!("name: grows\nsources:\n  orders: {source}\nsink: {}", sink(&kafka, "grown", ""));
     let mut running = Pelton::new(["run"])?.arg(written(folder.path(), &pipeline)?).start()?;
     let arrived = |number: usize| within_a_minute(|| Ok(values(&kafka, "grown")?.len() == number));
-    let mut grow = || -> Result<()> {
+    let grow = || -> Result<()> {
         arrived(1)?;
         kafka.add_partitions("grows", 3)?;
         kafka.produce("grows", [order("bob", 2).partition(1), order("cem", 3).partition(2)])?;

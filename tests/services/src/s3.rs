@@ -31,6 +31,7 @@ impl S3Server {
              s3proxy.authorization=aws-v2-or-v4\n\
              s3proxy.identity={ACCESS_KEY}\n\
              s3proxy.credential={SECRET_KEY}\n\
+             s3proxy.ignore-unknown-headers=true\n\
              jclouds.provider=filesystem-nio2\n\
              jclouds.filesystem.basedir={}\n",
             store.files().display()

@@ -29,7 +29,7 @@ fn aircraft_in(folder: &Path) -> Result<Pelton> {
 
 /// The same with so little memory that most of its state is on disk.
 fn spilling(folder: &Path) -> Result<Pelton> {
-    let pelton = aircraft_in(folder)?.arg("-v").args(["--set", "state.memory=20KiB"]);
+    let pelton = aircraft_in(folder)?.arg("-v").args(["--set", "state.memory=60KiB"]);
     Ok(pelton.set("state.directory", &folder.join("state")))
 }
 
@@ -44,14 +44,14 @@ fn a_hundred_kills_change_no_byte_of_what_state_and_timeouts_give() -> Result<()
 }
 
 #[test]
-fn thirty_kills_change_no_byte_of_what_state_on_disk_gives() -> Result<()> {
+fn twenty_kills_change_no_byte_of_what_state_on_disk_gives() -> Result<()> {
     let (in_memory, on_disk) = (tempfile::tempdir()?, tempfile::tempdir()?);
     aircraft_in(in_memory.path())?.succeed()?;
     let told = spilling(on_disk.path())?.succeed()?.stderr;
     ensure!(told.contains("a part of it goes to"), "nothing was put on disk:\n{told}");
     let output = |folder: &Path| committed_files(&folder.join("output"));
     ensure!(output(in_memory.path())? == output(on_disk.path())?, "where the state is does not show");
-    kills_change_nothing(spilling, 30, 30)
+    kills_change_nothing(spilling, 20, 30)
 }
 
 /// Kills in all, over as many runs from nothing as it takes.

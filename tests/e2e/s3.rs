@@ -3,7 +3,7 @@
 use crate::crash::aircraft;
 use crate::kills::{Kills, same_files, seed, timed};
 use anyhow::{Context, Result, ensure};
-use pelton_tests::{Pelton, S3, committed_files, committed_rows, repository};
+use pelton_tests::{Pelton, S3, committed_files, committed_rows};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,20 +44,36 @@ fn a_store_holds_what_a_disk_does_and_a_restart_adds_nothing() -> Result<()> {
 }
 
 #[test]
-fn input_on_a_store_is_read_in_the_order_of_its_times() -> Result<()> {
-    let store = S3::shared()?;
-    let input = store.files("read/in");
-    std::fs::create_dir_all(&input)?;
-    for name in ["00.csv.gz", "01.csv.gz"] {
-        std::fs::copy(repository().join("tests/data/flights").join(name), input.join(name))?;
-    }
-    let input = store.url("read/in/*.csv.gz");
-    let pelton = on_s3(&store, "read", FEW)?.set("sources.flights.path", Path::new(&input));
-    store.reached_by(pelton).succeed()?;
-    let found = committed_rows(&store.files("read/output"))?;
-    let expected: usize =
-        on_disk("0[01].csv.gz")?.values().map(|file| file.split(|b| *b == b'\n').count() - 1).sum();
-    ensure!(found.len() == expected && expected > 0, "{} rows instead of {expected}", found.len());
+fn what_one_query_writes_to_a_store_another_reads_there() -> Result<()> {
+    let (store, folder) = (S3::shared()?, tempfile::tempdir()?);
+    let schema = "'time_hour timestamp, carrier string, flight long, tailnum string'";
+    let run = |name: &str, source: &str, output: &str| -> Result<()> {
+        let file = folder.path().join(format!("{name}.yaml"));
+        let checkpoint = store.url(&format!("{name}/checkpoint"));
+        std::fs::write(
+            &file,
+            format!(
+                "name: {name}\nsources: {{flights: {{connector: file, {source}}}}}\nsink: {{connector: file, path: \
+                 '{output}', format: json}}\ncheckpoint: '{checkpoint}'\n"
+            ),
+        )?;
+        let pelton = Pelton::new(["run", "--trigger", "available_now"])?.arg(&file);
+        store.reached_by(pelton).succeed()?;
+        Ok(())
+    };
+    let local = folder.path().join("output").display().to_string();
+    let columns = "schema: 'time_hour timestamp, carrier string, flight long, tailnum string, origin string, dest string, \
+                   dep_delay double, distance double'";
+    let csv = format!(
+        "path: 'tests/data/flights/0[01].csv.gz', format: csv, options: {{header: true, null_value: NA}}, {columns}"
+    );
+    run("written", &csv, &store.url("written/output"))?;
+    let json = store.url("written/output/*.json");
+    run("read", &format!("path: '{json}', format: json, schema: {schema}"), &local)?;
+    let rows = committed_rows(Path::new(&local))?;
+    ensure!(rows.len() == 5200, "{} rows", rows.len());
+    let first = "{\"time_hour\":\"2013-01-01T10:00:00.000Z\",\"carrier\":\"UA\",\"flight\":1545,\"tailnum\":\"N14228\"}";
+    ensure!(rows.first().is_some_and(|row| row == first), "{:?}", rows.first());
     Ok(())
 }
 

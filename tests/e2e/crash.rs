@@ -27,12 +27,6 @@ fn aircraft_in(folder: &Path) -> Result<Pelton> {
     Ok(aircraft()?.set("sink.path", &folder.join("output")).set("checkpoint", &folder.join("checkpoint")))
 }
 
-/// The same with so little memory that most of its state is on disk.
-fn spilling(folder: &Path) -> Result<Pelton> {
-    let pelton = aircraft_in(folder)?.arg("-v").args(["--set", "state.memory=60KiB"]);
-    Ok(pelton.set("state.directory", &folder.join("state")))
-}
-
 #[test]
 fn fifty_kills_change_no_byte_of_the_output() -> Result<()> {
     kills_change_nothing(demo, 50, 23)
@@ -41,17 +35,6 @@ fn fifty_kills_change_no_byte_of_the_output() -> Result<()> {
 #[test]
 fn a_hundred_kills_change_no_byte_of_what_state_and_timeouts_give() -> Result<()> {
     kills_change_nothing(aircraft_in, 100, 30)
-}
-
-#[test]
-fn twenty_kills_change_no_byte_of_what_state_on_disk_gives() -> Result<()> {
-    let (in_memory, on_disk) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    aircraft_in(in_memory.path())?.succeed()?;
-    let told = spilling(on_disk.path())?.succeed()?.stderr;
-    ensure!(told.contains("a part of it goes to"), "nothing was put on disk:\n{told}");
-    let output = |folder: &Path| committed_files(&folder.join("output"));
-    ensure!(output(in_memory.path())? == output(on_disk.path())?, "where the state is does not show");
-    kills_change_nothing(spilling, 20, 30)
 }
 
 /// Kills in all, over as many runs from nothing as it takes.

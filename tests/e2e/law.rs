@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// A crate of this workspace, what it may depend on here, and the rule in words.
-const RULES: [(&str, &[&str], &str); 21] = [
+const RULES: &[(&str, &[&str], &str)] = &[
     ("pelton-core", &[], "core is the ground floor: it stands on no crate of ours"),
     ("pelton-plan", &["pelton-core"], "plan stands on core alone"),
     ("pelton-checkpoint", &["pelton-core"], "checkpoint stands on core alone"),
@@ -36,6 +36,7 @@ const RULES: [(&str, &[&str], &str); 21] = [
     ("running-total", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("top-k", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("dedup-key", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("webhook", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];
@@ -44,7 +45,7 @@ const RULES: [(&str, &[&str], &str); 21] = [
 const EXEMPT: [&str; 3] = ["pelton", "pelton-tests", "conformance-guest"];
 
 /// A crate of others, and the only crates of ours that may name it.
-const OUTSIDERS: [(&str, &[&str]); 7] = [
+const OUTSIDERS: &[(&str, &[&str])] = &[
     ("wasmtime", &["pelton-wasm"]),
     ("wit-component", &["pelton-wasm"]),
     ("rdkafka", &["pelton-connectors", "pelton-tests"]),

@@ -9,6 +9,9 @@ mod law;
 /// Sizes, headers, and words that must not be in the code.
 mod tidy;
 
+/// The HTTP API of a run: who may ask what, `status`, `stop`, metrics.
+#[cfg(unix)]
+mod api;
 /// The same file as a stream and as one batch.
 mod batch;
 /// The command line: help, exit codes, errors, `pipe`, `plugin new` and `build`.
@@ -39,3 +42,7 @@ mod runs;
 mod s3;
 /// Static tables that change between a crash and the rerun.
 mod tables;
+/// State that a function's earlier version has left.
+mod versions;
+/// Rows that a plugin posts to a web server.
+mod webhook;

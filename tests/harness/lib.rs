@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure and wait; no row depends on it")]
 
 mod events;
+mod http;
 #[cfg(unix)]
 mod kafka;
 mod output;
@@ -16,6 +17,7 @@ mod s3;
 mod way;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
+pub use http::{Answer, Http};
 #[cfg(unix)]
 pub use kafka::{Kafka, Message, Record};
 pub use output::{committed_files, committed_rows};

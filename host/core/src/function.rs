@@ -34,8 +34,14 @@ pub struct PluginMetrics {
     pub calls: u64,
     /// Time inside calls, crossing included, summed over threads.
     pub busy_nanos: u64,
+    /// Rows that its functions were called with.
+    pub rows: u64,
+    /// Rows that its functions refused.
+    pub refused_rows: u64,
     /// Calls that trapped or overran a limit.
     pub traps: u64,
+    /// Calls that gave no answer: those that trapped, those in which the function failed, those with a wrong answer.
+    pub errors: u64,
     /// Instances made.
     pub instances: u64,
     /// The largest guest memory seen, in bytes.

@@ -32,6 +32,11 @@ pub trait StateStore: Send {
     fn len(&self, table: &str) -> u64;
     /// The tables that have entries, by name.
     fn tables(&self) -> BTreeSet<String>;
+    /// What the tables take whose names begin with this. A store that does not know says nothing.
+    fn usage(&self, prefix: &str) -> StateUsage {
+        let _ = prefix;
+        StateUsage::default()
+    }
     /// Makes the changes since the last commit durable. They count once the commit log holds what this returns. If the
     /// process dies before, the same micro-batch is committed again later, by a store that was opened at the one before:
     /// what the first attempt left must not be in the way.
@@ -58,6 +63,15 @@ pub trait StateShard: Send {
     fn scan(&self, table: &str, keys: Range<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>>;
     /// Entries of a table.
     fn len(&self, table: &str) -> u64;
+}
+
+/// What entries take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StateUsage {
+    /// The bytes of all keys and values.
+    pub bytes: u64,
+    /// The bytes of memory that they take; those on local disk take none.
+    pub memory_bytes: u64,
 }
 
 /// One change of state. The key group is that of the shard in which it is applied.

@@ -4,8 +4,8 @@
 
 use crate::fit;
 use crate::position::Position;
-use crate::progress::{Progress, RunSummary};
-use crate::query::{Input, Listener, Logic, Query, layouts};
+use crate::progress::{Phase, Progress, RunSummary};
+use crate::query::{Input, Listener, Logic, PhaseListener, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
 use crate::trigger;
@@ -44,6 +44,7 @@ pub struct QueryBuilder {
     parallelism: usize,
     polling_delay: Duration,
     listener: Option<Listener>,
+    phase_listener: Option<PhaseListener>,
 }
 
 impl QueryBuilder {
@@ -69,6 +70,7 @@ impl QueryBuilder {
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             polling_delay: POLLING_DELAY,
             listener: None,
+            phase_listener: None,
         }
     }
 
@@ -215,6 +217,13 @@ impl QueryBuilder {
         self
     }
 
+    /// Is told of every change of what the query is doing, on the engine's task: it must return quickly.
+    #[must_use]
+    pub fn on_phase(mut self, listener: impl Fn(Phase) + Send + Sync + 'static) -> Self {
+        self.phase_listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Checks that the parts fit each other and the checkpoint, keeps the plugins' bytes there and opens the sink.
     pub async fn build(mut self) -> Result<Query> {
         let missing = |part: &str| Error::internal(format!("the query was assembled without {part}"));
@@ -227,17 +236,18 @@ impl QueryBuilder {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
         if let Some(state) = &mut self.state {
-            carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+            carried.clear(state.as_mut())?;
         }
-        let with_aside = |logic| [layouts(logic), carried.aside.clone()].concat();
-        let mut layout = None;
+        // A micro-batch that runs again leaves what its own plugins describe.
+        let rerun_layouts = rerun_logic.as_ref().map(|rerun| carried.recorded(layouts(rerun), &carried.then));
+        let before = rerun_layouts.as_deref().unwrap_or(&carried.then);
+        let (mut layout, mut rerun_layout) = (None, None);
         if self.state.is_some() {
-            layout = Some(checkpoint.save_layouts(&with_aside(&logic)).await?);
+            layout = Some(checkpoint.save_layouts(&carried.recorded(layouts(&logic), before)).await?);
+            if let Some(rerun) = &rerun_layouts {
+                rerun_layout = Some(checkpoint.save_layouts(rerun).await?);
+            }
         }
-        let rerun_layout = match &rerun_logic {
-            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&with_aside(rerun)).await?),
-            _ => None,
-        };
         let schema = logic.dataflow.schema();
         let query_id = checkpoint.metadata().query_id.clone();
         let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
@@ -268,6 +278,8 @@ impl QueryBuilder {
             parallelism: self.parallelism,
             polling_delay: self.polling_delay,
             listener: self.listener,
+            phase_listener: self.phase_listener,
+            phase: None,
             last_started: None,
             summary: RunSummary::default(),
             failed: false,
@@ -298,7 +310,10 @@ impl QueryBuilder {
         if self.rerun_with_current_plugins {
             return Ok((None, carried));
         }
-        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic, accepted)?;
+        let rerun = self.rerun_logic.as_ref().unwrap_or(logic);
+        let mut leaves = carried.recorded(layouts(rerun), &carried.then);
+        leaves.retain(|layout| !layout.set_aside);
+        fit::check_rerun(*batch_id, entry, (rerun, &leaves), logic, accepted)?;
         Ok((self.rerun_logic.take(), carried))
     }
 

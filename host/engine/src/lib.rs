@@ -35,7 +35,7 @@ pub use builder::QueryBuilder;
 pub use clock::SystemClock;
 pub use fit::check_output_mode;
 pub use micro_batch::Turn;
-pub use progress::{Progress, RunEnd, RunSummary};
+pub use progress::{Phase, Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
 pub use reset::ResetState;

@@ -19,7 +19,7 @@
 use crate::admission::{self, Available};
 use crate::clock::Stopwatch;
 use crate::meters::Meters;
-use crate::progress::{DurationMs, millis};
+use crate::progress::{DurationMs, Phase, millis};
 use crate::query::{Input, Logic, Query};
 use crate::rows::{InputRows, RowsOfBatch};
 use crate::trigger::{self, ClockWatch};
@@ -89,6 +89,9 @@ impl Query {
         let batch_id = self.position.batch_id;
         let turn = self.turn().await;
         self.failed = turn.is_err();
+        if turn.is_ok() {
+            self.tell(Phase::Waiting);
+        }
         let name = &self.checkpoint.metadata().query_name;
         turn.map_err(|failed| failed.context(format_args!("query '{name}', micro-batch {batch_id}")))
     }
@@ -113,6 +116,7 @@ impl Query {
                 batch
             }
         };
+        self.tell(Phase::Running { batch_id: batch.info.batch_id, is_rerun: batch.is_rerun });
         let working = Stopwatch::start();
         self.pin_tables(&batch).await?;
         let rows = self.rows(&mut batch).await?;
@@ -165,8 +169,12 @@ impl Query {
     }
 
     /// Whether the watermark has moved since the last micro-batch to where something expires or becomes final, or time
-    /// has moved to where something falls due. Not before this run's first micro-batch, as in Spark.
+    /// has moved to where something falls due. Not before this run's first micro-batch, as in Spark; but a reset, which
+    /// counts with that one, does not wait for rows.
     fn wants_batch_without_data(&self, planned: &WatermarkTracker, time_ms: i64) -> bool {
+        if !self.position.has_run && !self.reset.is_empty() && self.position.batch_id != BatchId::FIRST {
+            return true;
+        }
         let (ran_with, next) = (self.position.last_watermark_ms, planned.current_ms());
         self.no_data_batches
             && self.position.has_run

@@ -1,31 +1,38 @@
 //! What a query tells about itself: one [`Progress`] a micro-batch, one [`RunSummary`] a run.
 //!
 //! Made by `micro_batch`, given to the listener that the binary sets. The fields are those of Spark's
-//! `StreamingQueryProgress` in snake case, and a few more; durations are milliseconds with a fraction, because a
+//! `StreamingQueryProgress` in snake case, and a few more (and have a JSON Schema, for those who describe what they pass
+//! on); durations are milliseconds with a fraction, because a
 //! micro-batch takes only one or two.
 
 use chrono::{DateTime, SecondsFormat};
 use pelton_core::{BatchId, Offset, QueryId, RunId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
 /// What became of one micro-batch. Spark's `StreamingQueryProgress`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Progress {
     /// The query's identity.
+    #[schemars(with = "String")]
     pub id: QueryId,
     /// This run of it.
+    #[schemars(with = "String")]
     pub run_id: RunId,
     /// The pipeline file's `name`.
     pub name: String,
     /// The micro-batch's processing time, ISO 8601 in UTC.
     pub timestamp: String,
     /// The micro-batch's number.
+    #[schemars(with = "u64")]
     pub batch_id: BatchId,
     /// It had been planned by a run that died.
     pub is_rerun: bool,
     /// No source had anything new: it ran because the watermark had moved.
     pub no_data: bool,
+    /// How long it took, in milliseconds; the same as `duration_ms.trigger_execution`.
+    pub batch_duration: f64,
     /// Rows decoded, over all sources.
     pub num_input_rows: u64,
     /// Rows decoded a second since the micro-batch before began (0 in a run's first).
@@ -51,7 +58,7 @@ pub struct Progress {
 }
 
 /// Milliseconds by stage. `decode` and `segments` are sums over worker threads and so may exceed the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct DurationMs {
     /// Asking the sources what is new (not in a rerun).
     pub latest_offset: f64,
@@ -80,9 +87,31 @@ pub struct DurationMs {
     pub trigger_execution: f64,
 }
 
+impl DurationMs {
+    /// The stages by name, but for the whole, in the order in which a micro-batch comes to them.
+    pub fn stages(&self) -> [(&'static str, f64); 11] {
+        [
+            ("latest_offset", self.latest_offset),
+            ("wal_commit", self.wal_commit),
+            ("get_batch", self.get_batch),
+            ("decode", self.decode),
+            ("segments", self.segments),
+            ("stateful", self.stateful),
+            ("add_batch", self.add_batch),
+            ("sink", self.sink),
+            ("state_commit", self.state_commit),
+            ("commit_offsets", self.commit_offsets),
+            ("acknowledge", self.acknowledge),
+        ]
+    }
+}
+
 /// Times seen in the data, ISO 8601 in UTC.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct EventTime {
+    /// The latest event time in the micro-batch, over all watermarks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
     /// The watermark that the micro-batch ran with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark: Option<String>,
@@ -92,7 +121,7 @@ pub struct EventTime {
 }
 
 /// How far one of the query's watermarks is; times ISO 8601 in UTC.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct WatermarkProgress {
     /// Its stable name.
     pub name: String,
@@ -109,7 +138,7 @@ pub struct WatermarkProgress {
 }
 
 /// How far a partition of a watermark is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PartitionProgress {
     /// `source/partition`; the source's name if it is not divided.
     pub name: String,
@@ -125,7 +154,7 @@ pub struct PartitionProgress {
 }
 
 /// What a stateful operator did. Spark's `StateOperatorProgress`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct StateOperatorProgress {
     /// Its stable name.
     pub operator_name: String,
@@ -139,21 +168,31 @@ pub struct StateOperatorProgress {
     pub num_rows_removed: u64,
     /// Rows it gave up as late: rows of its input, before anything is combined (Spark counts after).
     pub num_rows_dropped_by_watermark: u64,
+    /// The bytes of all keys and values, in memory or on local disk.
+    pub state_bytes: u64,
+    /// The bytes of memory that they take.
+    pub memory_used_bytes: u64,
 }
 
 /// What a source gave. Spark's `SourceProgress`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SourceProgress {
     /// Its name in the pipeline file.
     pub name: String,
     /// What it says of itself.
     pub description: String,
     /// Where the micro-batch before ended.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub start_offset: Option<Offset>,
     /// Where this one ends.
+    #[schemars(with = "Option<serde_json::Value>")]
     pub end_offset: Option<Offset>,
     /// Rows decoded.
     pub num_input_rows: u64,
+    /// Rows decoded a second since the micro-batch before began (0 in a run's first).
+    pub input_rows_per_second: f64,
+    /// Rows decoded a second while this micro-batch ran.
+    pub processed_rows_per_second: f64,
     /// Bytes read.
     pub num_input_bytes: u64,
     /// Records that did not decode and were dropped or sent to the dead letters.
@@ -161,7 +200,7 @@ pub struct SourceProgress {
 }
 
 /// What the sink took. Spark's `SinkProgress`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SinkProgress {
     /// What it says of itself.
     pub description: String,
@@ -173,6 +212,21 @@ pub struct SinkProgress {
     pub num_output_files: u64,
     /// It had the micro-batch already and took nothing.
     pub already_committed: bool,
+}
+
+/// What a running query is doing. Spark's `StreamingQueryStatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// For data, for the watermark or for its trigger.
+    Waiting,
+    /// A micro-batch is planned and runs.
+    Running {
+        /// Which one.
+        batch_id: BatchId,
+        /// It had been planned by a run that died.
+        is_rerun: bool,
+    },
 }
 
 /// Why a run ended well.
@@ -277,6 +331,15 @@ pub(crate) fn rate(rows: u64, seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_stage_has_its_name() {
+        let spent = serde_json::to_value(DurationMs::default()).unwrap();
+        let mut fields: Vec<String> = spent.as_object().unwrap().keys().cloned().collect();
+        fields.retain(|field| field != "trigger_execution");
+        let stages: Vec<&str> = DurationMs::default().stages().iter().map(|(name, _)| *name).collect();
+        assert_eq!(stages, fields);
+    }
 
     #[test]
     fn times_and_rates_read_as_sparks_do() {

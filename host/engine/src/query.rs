@@ -6,15 +6,15 @@ use crate::builder::QueryBuilder;
 use crate::clock::Stopwatch;
 use crate::micro_batch::Turn;
 use crate::position::Position;
-use crate::progress::{Progress, RunEnd, RunSummary};
+use crate::progress::{Phase, Progress, RunEnd, RunSummary};
 use crate::recover::Recovered;
 use crate::trigger;
 use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, LayoutId};
 use pelton_core::{
-    Clock, Dataflow, FileManager, PluginDigest, ReadLimit, Result, Sink, Source, StateLayout, StateStore,
-    Table, Trigger,
+    BatchId, Clock, Dataflow, FileManager, PluginDigest, QueryId, ReadLimit, Result, RunId, Sink, Source,
+    StateLayout, StateStore, Table, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Is told of every committed micro-batch.
 pub(crate) type Listener = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// Is told of every change of what the query is doing.
+pub(crate) type PhaseListener = Arc<dyn Fn(Phase) + Send + Sync>;
 
 /// The bytes of a plugin under their digest.
 #[derive(Debug, Clone)]
@@ -101,6 +104,9 @@ pub struct Query {
     pub(crate) parallelism: usize,
     pub(crate) polling_delay: Duration,
     pub(crate) listener: Option<Listener>,
+    pub(crate) phase_listener: Option<PhaseListener>,
+    /// What was told last.
+    pub(crate) phase: Option<Phase>,
     /// How far the query is.
     pub(crate) position: Position,
     /// When the micro-batch before began, for rates.
@@ -115,6 +121,21 @@ impl Query {
     /// Begins to put a query together.
     pub fn builder(recovered: Recovered) -> QueryBuilder {
         QueryBuilder::new(recovered)
+    }
+
+    /// The query's identity, for life.
+    pub fn id(&self) -> &QueryId {
+        &self.checkpoint.metadata().query_id
+    }
+
+    /// This run of it.
+    pub fn run_id(&self) -> &RunId {
+        self.checkpoint.run_id()
+    }
+
+    /// The last micro-batch that is surely done.
+    pub fn last_committed(&self) -> Option<BatchId> {
+        self.position.batch_id.0.checked_sub(1).map(BatchId)
     }
 
     /// What the run has done so far.

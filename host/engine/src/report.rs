@@ -1,18 +1,20 @@
 //! Says what became of a micro-batch: from its counts to the [`Progress`] that the listener gets.
 //!
-//! Called by `micro_batch` when all is done; decides nothing.
+//! Called by `micro_batch` when all is done, and for every change of what it does; decides nothing.
 
 use crate::admission;
 use crate::clock::Stopwatch;
 use crate::meters::InputMeter;
 use crate::micro_batch::BatchContext;
 use crate::progress::{
-    self, EventTime, PartitionProgress, Progress, SinkProgress, SourceProgress, StateOperatorProgress,
+    self, EventTime, PartitionProgress, Phase, Progress, SinkProgress, SourceProgress, StateOperatorProgress,
     WatermarkProgress, millis,
 };
 use crate::query::{Input, Query};
 use crate::watermark::{Mark, partitions};
 use pelton_checkpoint::SourceOffsets;
+use pelton_core::{OperatorInfo, StateUsage};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -33,6 +35,15 @@ impl Query {
         self.summary.add(&progress);
         if let Some(listener) = &self.listener {
             listener(&progress);
+        }
+    }
+
+    /// Tells what the query is doing, if that is news.
+    pub(crate) fn tell(&mut self, phase: Phase) {
+        if self.phase.replace(phase) != Some(phase)
+            && let Some(listener) = &self.phase_listener
+        {
+            listener(phase);
         }
     }
 
@@ -59,7 +70,11 @@ impl Query {
             holds: self.watermarks.waits_for(mark),
             partitions: Self::partitions(mark),
         });
-        EventTime { watermark: batch.info.watermark_ms.map(progress::iso8601), watermarks: marks.collect() }
+        EventTime {
+            max: batch.event_times.latest().all.into_iter().flatten().max().map(progress::iso8601),
+            watermark: batch.info.watermark_ms.map(progress::iso8601),
+            watermarks: marks.collect(),
+        }
     }
 
     fn partitions(mark: &Mark) -> Vec<PartitionProgress> {
@@ -73,22 +88,32 @@ impl Query {
         partitions.collect()
     }
 
-    fn state_operators(batch: &BatchContext) -> Vec<StateOperatorProgress> {
+    fn state_operators(&mut self, batch: &BatchContext) -> Vec<StateOperatorProgress> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).as_deref();
+        let usage = |operator: &OperatorInfo| {
+            state.map_or_else(StateUsage::default, |state| state.usage(&format!("{}/", operator.name)))
+        };
         let operators = batch.logic.dataflow.operators().iter().zip(&batch.operators);
-        operators
-            .map(|(operator, did)| StateOperatorProgress {
+        let operators = operators.map(|(operator, did)| {
+            let StateUsage { bytes, memory_bytes } = usage(operator);
+            StateOperatorProgress {
                 operator_name: operator.name.clone(),
                 kind: operator.kind,
                 num_rows_total: did.rows_total,
                 num_rows_updated: did.rows_updated,
                 num_rows_removed: did.rows_removed,
                 num_rows_dropped_by_watermark: did.late_rows,
-            })
-            .collect()
+                state_bytes: bytes,
+                memory_used_bytes: memory_bytes,
+            }
+        });
+        operators.collect()
     }
 
-    fn progress(&self, batch: &BatchContext, seconds_since_last: f64) -> Progress {
+    fn progress(&mut self, batch: &BatchContext, seconds_since_last: f64) -> Progress {
+        let state_operators = self.state_operators(batch);
         let meters = &batch.meters;
+        let seconds = batch.spent.trigger_execution / 1e3;
         let sources = self.inputs.iter().zip(&batch.ranges).zip(&meters.inputs);
         let source = |((input, range), meter): ((&Input, &SourceOffsets), &InputMeter)| SourceProgress {
             name: input.name.clone(),
@@ -96,6 +121,8 @@ impl Query {
             start_offset: range.start.clone(),
             end_offset: range.end.clone(),
             num_input_rows: meter.rows.load(Relaxed),
+            input_rows_per_second: progress::rate(meter.rows.load(Relaxed), seconds_since_last),
+            processed_rows_per_second: progress::rate(meter.rows.load(Relaxed), seconds),
             num_input_bytes: meter.bytes.load(Relaxed),
             num_malformed_rows: meter.malformed.load(Relaxed),
         };
@@ -108,12 +135,13 @@ impl Query {
             batch_id: batch.info.batch_id,
             is_rerun: batch.is_rerun,
             no_data: admission::reads_nothing(&batch.ranges),
+            batch_duration: batch.spent.trigger_execution,
             num_input_rows,
             input_rows_per_second: progress::rate(num_input_rows, seconds_since_last),
-            processed_rows_per_second: progress::rate(num_input_rows, batch.spent.trigger_execution / 1e3),
+            processed_rows_per_second: progress::rate(num_input_rows, seconds),
             duration_ms: batch.spent,
             event_time: self.event_time(batch),
-            state_operators: Self::state_operators(batch),
+            state_operators,
             sources: sources.map(source).collect(),
             sink: SinkProgress {
                 description: self.sink.description(),

@@ -20,7 +20,8 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Result, Sink, Source, StateStore, Table, Trigger,
+    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, Result, Sink, Source, StateStore, Table,
+    Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
@@ -91,6 +92,11 @@ impl Planned {
     pub(crate) fn plan(&self) -> &PhysicalPlan {
         &self.plan
     }
+
+    /// The plugins that it calls, by their names in the pipeline file.
+    pub(crate) fn plugins(&self) -> BTreeMap<String, Arc<dyn Plugin>> {
+        self.plugins.loaded()
+    }
 }
 
 impl Assembly {
@@ -98,7 +104,11 @@ impl Assembly {
     pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
         let overrides = Overrides::new(&arguments.plugins, files)?;
         let stores = Stores::new(std::env::vars());
-        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None, reset: ResetState::Nothing })
+        let host = match arguments.fresh_instances {
+            true => crate::plugins::host_of_fresh_instances()?,
+            false => crate::plugins::host()?,
+        };
+        Ok(Self { host, stores, overrides, given: None, reset: ResetState::Nothing })
     }
 
     /// The queries' sources, sink, clock and checkpoint are these, whatever their files say.

@@ -42,6 +42,10 @@ pub(crate) struct Logging {
 pub(crate) enum Command {
     /// Run queries until they end or a signal comes
     Run(RunArgs),
+    /// Show what running queries do
+    Status(StatusArgs),
+    /// End a running query: the micro-batch under way is committed before
+    Stop(StopArgs),
     /// Check a pipeline file: syntax, names, types, plugins
     #[command(after_help = "Examples:
   pelton check pipeline.yaml
@@ -92,6 +96,10 @@ pub(crate) struct PipelineArgs {
     /// Take a plugin from another file than the pipeline file says
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: slow, and the rows must not change by it. It finds functions that
+    /// keep something between calls which they ought to keep in their state
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,7 +141,12 @@ pub(crate) struct StateArgs {
 impl StateArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: self.plugins.clone() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -196,7 +209,12 @@ pub(crate) struct CheckpointArgs {
 impl CheckpointArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: Vec::new() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: Vec::new(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -243,8 +261,8 @@ pub(crate) struct RunArgs {
     /// those it was begun with: the way out if those fail on it
     #[arg(long)]
     pub(crate) rerun_with_current_plugins: bool,
-    /// Forget the state of this operator and begin with empty state; may be given several times. An operator that the
-    /// pipeline no longer has is let go: its state is set aside
+    /// Forget the state of this operator, or of this variable of a function (OPERATOR.VARIABLE), and begin with empty
+    /// state; may be given several times. An operator that the pipeline no longer has is let go: its state is set aside
     #[arg(long, value_name = "OPERATOR", conflicts_with_all = ["batch", "new_lineage"])]
     pub(crate) reset_state: Vec<String>,
     /// Forget the state of all operators, and go on from where the sources were read to
@@ -257,6 +275,70 @@ pub(crate) struct RunArgs {
     /// Worker threads for decoding and operators [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
+}
+
+/// Where a run can be asked what it does.
+#[derive(Debug, Args)]
+pub(crate) struct ApiArgs {
+    /// Listen here for `pelton status` and `stop`, HTTP and Prometheus [default: PELTON_API, or any free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) api: Option<String>,
+    /// Listen nowhere
+    #[arg(long, conflicts_with_all = ["api", "api_token_file"])]
+    pub(crate) no_api: bool,
+    /// The token that the API answers to [default: a new one, which the commands of the same user find by themselves]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) api_token_file: Option<PathBuf>,
+}
+
+/// Which run is meant.
+#[derive(Debug, Args)]
+pub(crate) struct ApiTargetArgs {
+    /// The API of the run [default: PELTON_API, or all runs of this user on this machine]
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
+    /// Its token [default: what a run of this user says itself]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) api_token_file: Option<PathBuf>,
+}
+
+/// Of which queries, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton status
+  pelton status late-flights --watch
+  pelton status --format json | jq 'select(.state == \"failed\").failure'
+  pelton status --api http://10.0.0.7:4040 --api-token-file token")]
+pub(crate) struct StatusArgs {
+    /// Only this query, in full
+    pub(crate) query: Option<String>,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: TableFormat,
+    /// Print it again every second, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
+}
+
+/// Which query to end, and how.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton stop late-flights
+  pelton stop late-flights --now
+
+It returns when the query has ended and its checkpoint is free. Exit code 1: the query had failed.")]
+pub(crate) struct StopArgs {
+    /// The query's name
+    pub(crate) query: String,
+    /// End at once: the micro-batch under way is run again at the next start
+    #[arg(long)]
+    pub(crate) now: bool,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
 }
 
 /// Which scripts to run.
@@ -283,6 +365,9 @@ pub(crate) struct ScriptArgs {
     /// Take a plugin from another file than the pipelines say
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: what the scripts expect must come all the same
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 /// What `test` prints on stdout.
@@ -346,6 +431,9 @@ pub(crate) struct NewArgs {
     /// The language
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub(crate) lang: Language,
+    /// Begin with a function over groups of rows that keeps state, not with functions over rows
+    #[arg(long)]
+    pub(crate) stateful: bool,
 }
 
 /// A language that `plugin new` and `plugin build` know. Others compile to Wasm in their own ways.
@@ -368,8 +456,10 @@ pub(crate) struct BuildArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'")]
+#[command(after_help = "Examples:
+  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'
+  pelton plugin inspect totals.wasm --function spent --key 'user: string' \\
+    --input-schema 'user: string, cents: long, ts: timestamp'")]
 pub(crate) struct InspectArgs {
     /// The plugin: .wasm or .wat
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -377,6 +467,19 @@ pub(crate) struct InspectArgs {
     /// How to print it
     #[arg(long, default_value = "words")]
     pub(crate) format: PrintFormat,
+    /// Say what this function makes of the columns of --input-schema: those that come out, and of one over groups its form,
+    /// its time, its variables
+    #[arg(long, value_name = "FUNCTION", requires = "input_schema")]
+    pub(crate) function: Option<String>,
+    /// The columns that go in: 'name type, …'
+    #[arg(long, value_name = "COLUMNS", requires = "function")]
+    pub(crate) input_schema: Option<String>,
+    /// Of a function over groups: the columns of the key
+    #[arg(long, value_name = "COLUMNS", requires = "function", default_value = "")]
+    pub(crate) key: String,
+    /// The plugin's configuration, as JSON
+    #[arg(long, value_name = "JSON", requires = "function", default_value = "{}")]
+    pub(crate) config: String,
 }
 
 /// How a description is printed on stdout.

@@ -10,6 +10,8 @@ pub(crate) mod run;
 pub(crate) mod schema;
 mod shown;
 pub(crate) mod state;
+pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod test;
 
 use pelton_core::{Error, Result};

@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0: done; 1: the query or the data failed;
 //! 2: the request was wrong.
 
+mod api;
 mod assembly;
 mod cli;
 mod commands;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Command::Test(arguments) => {
             return commands::test::run(&arguments).unwrap_or_else(|error| report::exit_code(Err(error)));
         }
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::State(command) => commands::state::run(&command),

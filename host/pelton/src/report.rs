@@ -26,6 +26,11 @@ pub(crate) fn print(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{}", message(error, colours_on_stderr()));
 }
 
+/// Writes a line to stderr, if anybody still reads it: a query goes on without.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// 2: the request was wrong; 1: it was right and failed.
 fn code(kind: ErrorKind) -> u8 {
     match kind {

@@ -14,7 +14,7 @@ use crate::changes::Undo;
 use crate::spill::Spill;
 use crate::threads::in_order;
 use bytes::Bytes;
-use pelton_core::{Result, SHARDS, StateOp, StateShard};
+use pelton_core::{Result, SHARDS, StateOp, StateShard, StateUsage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -84,6 +84,15 @@ impl Tables {
     /// The bytes of memory that the entries in memory take.
     pub(crate) fn memory(&self) -> u64 {
         self.tables().map(Table::memory).sum()
+    }
+    /// What the tables take whose names begin with this.
+    pub(crate) fn usage(&self, prefix: &str) -> StateUsage {
+        let tables = self.shards.iter().flat_map(|shard| &shard.tables);
+        let named = tables.filter(|(name, _)| name.starts_with(prefix)).map(|(_, table)| table);
+        named.fold(StateUsage::default(), |all, table| StateUsage {
+            bytes: all.bytes + table.bytes(),
+            memory_bytes: all.memory_bytes + table.memory(),
+        })
     }
     /// How many they may take.
     pub(crate) fn memory_max(&self) -> u64 {

@@ -15,7 +15,10 @@ const DROPPED: &str = "pelton.counts_dropped";
 pub(crate) struct Stats {
     calls: AtomicU64,
     busy_nanos: AtomicU64,
+    rows: AtomicU64,
+    refused_rows: AtomicU64,
     traps: AtomicU64,
+    errors: AtomicU64,
     instances: AtomicU64,
     memory_bytes_max: AtomicU64,
     counts_dropped: AtomicU64,
@@ -23,9 +26,18 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn called(&self, busy: Duration) {
+    pub(crate) fn called(&self, rows: usize, busy: Duration) {
         self.calls.fetch_add(1, Relaxed);
+        self.rows.fetch_add(rows as u64, Relaxed);
         self.busy_nanos.fetch_add(busy.as_nanos() as u64, Relaxed);
+    }
+    pub(crate) fn refused(&self, rows: usize) {
+        if rows > 0 {
+            self.refused_rows.fetch_add(rows as u64, Relaxed);
+        }
+    }
+    pub(crate) fn failed(&self) {
+        self.errors.fetch_add(1, Relaxed);
     }
     pub(crate) fn trapped(&self) {
         self.traps.fetch_add(1, Relaxed);
@@ -64,7 +76,10 @@ impl Stats {
         PluginMetrics {
             calls: self.calls.load(Relaxed),
             busy_nanos: self.busy_nanos.load(Relaxed),
+            rows: self.rows.load(Relaxed),
+            refused_rows: self.refused_rows.load(Relaxed),
             traps: self.traps.load(Relaxed),
+            errors: self.errors.load(Relaxed),
             instances: self.instances.load(Relaxed),
             memory_bytes_max: self.memory_bytes_max.load(Relaxed),
             counters,

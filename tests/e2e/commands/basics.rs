@@ -6,8 +6,10 @@ use pelton_tests::Pelton;
 
 #[test]
 fn every_command_explains_itself_with_an_example() -> Result<()> {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 12] = [
         &["run"],
+        &["status"],
+        &["stop"],
         &["check"],
         &["explain"],
         &["test"],

@@ -37,6 +37,9 @@ impl Role {
         if let Some(hint) = refused(name, self) {
             return Err(Error::invalid(format!("the Kafka setting '{name}' cannot be set here")).hint(hint));
         }
+        if let Some(hint) = java(name) {
+            return Err(Error::invalid(format!("there is no Kafka setting '{name}'")).hint(hint));
+        }
         let mut config = ClientConfig::new();
         config.set(name, value);
         config.create_native_config().map(drop).map_err(|failed| wrong_setting(name, failed))
@@ -99,12 +102,9 @@ pub(crate) fn client<C: FromClientConfigAndContext<Context>>(
 fn wrong_setting(name: &str, failed: KafkaError) -> Error {
     match failed {
         KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..) => {
-            let what = format!("there is no Kafka setting '{name}'");
-            match java(name) {
-                Some(hint) => Error::invalid(what).hint(hint),
-                None => Error::invalid(format!("{what}{}", did_you_mean(name, SETTINGS)))
-                    .hint("the settings are those of librdkafka"),
-            }
+            let near = did_you_mean(name, SETTINGS);
+            Error::invalid(format!("there is no Kafka setting '{name}'{near}"))
+                .hint("the settings are those of librdkafka")
         }
         // Its words may hold the value.
         _ if is_secret(name) => {

@@ -1,12 +1,15 @@
 //! `pelton run`: queries until they end or a signal comes.
 
+use crate::api::{Api, Registry, Running};
 use crate::assembly::{self, Assembly, RunOptions};
 use crate::cli::{Reporting, RunArgs};
-use crate::report;
+use crate::report::{self, say};
 use pelton_core::{Error, Result};
-use pelton_engine::{Progress, Query, ResetState, RunControl, RunSummary};
+use pelton_engine::{Progress, Query, QueryBuilder, ResetState, RunControl, RunSummary};
+use pelton_plan::PipelineFile;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Plans all files before the first query starts; then they run side by side, and one that fails does not end the
 /// others. The first failed query of the command line decides the exit code.
@@ -21,25 +24,50 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         rerun_with_current_tables: arguments.rerun_with_current_tables,
     };
     super::runtime(arguments.threads)?.block_on(async {
-        let mut planned = Vec::with_capacity(files.len());
-        for file in &files {
-            planned.push(assembly.plan(file, options).await?);
-        }
         let control = RunControl::default();
-        tokio::spawn(end_on_signals(control.clone()));
-        let progress = how(arguments.progress);
-        let mut queries = Vec::with_capacity(files.len());
-        for (file, planned) in files.iter().zip(planned) {
-            let query = assembly.query(file, planned, options).await?;
-            let query = query.on_progress(move |p| report_progress(progress, p)).build().await?;
-            queries.push((file.name.value.clone(), query, assembly::letters_are_lost(file, options)));
+        let queries = files.iter().map(|file| (file.name.value.clone(), checkpoint_url(file, options)));
+        let registry = Arc::new(Registry::new(queries, &control));
+        let api = Api::start(&arguments.api, &registry)?;
+        let mut planned = Vec::with_capacity(files.len());
+        for (file, running) in files.iter().zip(registry.queries()) {
+            let plan = assembly.plan(file, options).await?;
+            running.uses(plan.plugins());
+            planned.push(plan);
         }
-        let runs = queries.into_iter().map(|(name, query, letters_are_lost)| {
-            run_query(name, query, letters_are_lost, &control, how(arguments.summary))
+        tokio::spawn(end_on_signals(control));
+        let mut queries = Vec::with_capacity(files.len());
+        for ((file, running), planned) in files.iter().zip(registry.queries()).zip(planned) {
+            let query = assembly.query(file, planned, options).await?;
+            queries.push(open(query, running, how(arguments.progress)).await?);
+        }
+        let summary = how(arguments.summary);
+        let runs = registry.queries().iter().zip(queries).zip(&files).map(|((running, query), file)| {
+            run_query(running, query, assembly::letters_are_lost(file, options), summary)
         });
         let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
+        if let Some(api) = api {
+            api.close().await;
+        }
         failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
     })
+}
+
+/// For those who ask where the query is remembered. That there is none, or none that can be, is told when it is planned.
+fn checkpoint_url(file: &PipelineFile, options: RunOptions) -> Option<String> {
+    let files = if options.batch { None } else { assembly::checkpoint(file).ok().flatten() };
+    files.map(|files| files.url())
+}
+
+/// Takes a query's checkpoint; whoever watches is told of it from here on.
+async fn open(query: QueryBuilder, running: &Arc<Running>, progress: Reporting) -> Result<Query> {
+    let (of_phase, of_progress) = (Arc::clone(running), Arc::clone(running));
+    let query = query.on_phase(move |phase| of_phase.phase(phase)).on_progress(move |committed| {
+        of_progress.committed(committed);
+        report_progress(progress, committed);
+    });
+    let query = query.build().await?;
+    running.opened(&query);
+    Ok(query)
 }
 
 fn reset(arguments: &RunArgs) -> ResetState {
@@ -51,19 +79,22 @@ fn reset(arguments: &RunArgs) -> ResetState {
 }
 
 async fn run_query(
-    name: String,
+    running: &Running,
     mut query: Query,
     letters_are_lost: bool,
-    control: &RunControl,
     summary: Reporting,
 ) -> Result<()> {
-    let ended = match query.run(control).await {
+    let name = running.name.as_str();
+    let ended = match query.run(&running.control).await {
         // Whoever read the rows has seen enough.
         Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
         ended => ended,
     };
-    let done = ended.as_ref().unwrap_or_else(|_| query.summary());
-    report_summary(summary, &name, done)?;
+    let done = query.summary().clone();
+    // Its checkpoint is free before anybody is told that it has ended.
+    drop(query);
+    running.ended(ended.as_ref());
+    report_summary(summary, name, &done)?;
     if done.dead_letters > 0 && letters_are_lost {
         tracing::warn!(
             query = %name,
@@ -113,10 +144,10 @@ fn report_progress(how: Reporting, progress: &Progress) {
     match how {
         Reporting::None => {}
         Reporting::Json => match serde_json::to_string(progress) {
-            Ok(line) => eprintln!("{line}"),
+            Ok(line) => say(line),
             Err(why) => tracing::warn!(%why, "progress could not be written"),
         },
-        Reporting::Words => eprintln!("{}", progress_words(progress)),
+        Reporting::Words => say(progress_words(progress)),
     }
 }
 
@@ -145,9 +176,9 @@ fn report_summary(how: Reporting, name: &str, summary: &RunSummary) -> Result<()
             let broken = |why| Error::internal(format!("the summary cannot be written as JSON: {why}"));
             let mut value = serde_json::to_value(summary).map_err(broken)?;
             value["name"] = name.into();
-            eprintln!("{value}");
+            say(value);
         }
-        Reporting::Words => eprintln!("{}", summary_words(name, summary)),
+        Reporting::Words => say(summary_words(name, summary)),
     }
     Ok(())
 }

@@ -141,7 +141,11 @@ impl StatefulFunction for OpenedStateful {
         &self.signature
     }
     fn process(&self, scope: &CallScope<'_>, groups: &GroupInput) -> Result<GroupOutput> {
-        self.pool.call(When::Called(scope), || self.another(), |instance| self.run(instance, scope, groups))
+        let run = |instance: &mut Instance| self.run(instance, scope, groups);
+        let rows = groups.rows.num_rows();
+        let output = self.pool.call(When::Called(scope), rows, || self.another(), run)?;
+        self.pool.plugin.code.stats.refused(output.rejected.len());
+        Ok(output)
     }
     fn migrate(&self, variable: usize, from: u32, entries: &RecordBatch) -> Result<RecordBatch> {
         let Some(name) = self.signature.variables.get(variable).map(|variable| variable.name.as_str()) else {
@@ -149,7 +153,7 @@ impl StatefulFunction for OpenedStateful {
         };
         let when = When::Migrated { variable: name, from };
         let migrate = |instance: &mut Instance| self.run_migrate(instance, variable, from, entries);
-        self.pool.call(when, || self.another(), migrate)
+        self.pool.call(when, entries.num_rows(), || self.another(), migrate)
     }
 }
 

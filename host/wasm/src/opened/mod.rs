@@ -43,16 +43,22 @@ impl<I> Pool<I> {
         Self { plugin: plugin.clone(), function: function.to_owned(), idle: Mutex::new(idle) }
     }
 
-    /// Lends an instance to a call: one that waits, or `another`. If the call fails, it is not used again.
+    /// Lends an instance to a call with so many rows: one that waits, or `another`. If the call fails, it is not used
+    /// again.
     fn call<R>(
         &self,
         when: When<'_>,
+        rows: usize,
         another: impl FnOnce() -> Result<I, Fault>,
         run: impl FnOnce(&mut I) -> Result<R, Fault>,
     ) -> Result<R> {
         let since = Stopwatch::start();
         let answer = self.call_untimed(another, run).map_err(|fault| self.error(when, fault));
-        self.plugin.code.stats.called(since.elapsed());
+        let stats = &self.plugin.code.stats;
+        stats.called(rows, since.elapsed());
+        if answer.is_err() {
+            stats.failed();
+        }
         answer
     }
 

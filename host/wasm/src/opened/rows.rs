@@ -104,7 +104,10 @@ impl Opened {
     }
 
     fn call(&self, scope: &CallScope<'_>, batch: &RecordBatch) -> Result<(RecordBatch, Vec<Rejected>)> {
-        self.pool.call(When::Called(scope), || self.another(), |instance| self.run(instance, scope, batch))
+        let run = |instance: &mut Instance| self.run(instance, scope, batch);
+        let answer = self.pool.call(When::Called(scope), batch.num_rows(), || self.another(), run)?;
+        self.pool.plugin.code.stats.refused(answer.1.len());
+        Ok(answer)
     }
 
     fn run(

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             columns_name(schema.fields()),
             "key: binary, value: binary, topic: string, partition: int, offset: long, timestamp: timestamp, \
-             timestamp_type: int, headers: array<struct<key:string,value:binary>>"
+             timestamp_type: int, headers: array<struct<key: string, value: binary>>"
         );
         let (lines, _) = rows(&raw, None);
         assert_eq!(lines.len(), 5);

@@ -346,8 +346,9 @@ async fn a_large_range_comes_in_blocks_that_are_the_same_every_time() {
                 end: offset(json!({"t": {"0": 20_000}})),
             };
             let blocks = source.read(BatchId(0), &range).await.unwrap();
-            let sizes = blocks
-                .map(|block| block.unwrap().decode().unwrap().batches.iter().map(|b| b.num_rows()).sum());
+            let sizes = blocks.map(|block| {
+                block.unwrap().decode().unwrap().batches.iter().map(|b| b.num_rows()).sum::<usize>()
+            });
             sizes.collect::<Vec<usize>>().await
         }
     };

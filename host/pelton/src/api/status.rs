@@ -1,0 +1,279 @@
+//! What a query is and does, as JSON: what the server answers and `pelton status` reads.
+
+use super::failure::Failure;
+use super::registry::{Committed, Running, Seen};
+use pelton_core::{Clock, Plugin};
+use pelton_engine::progress::iso8601;
+use pelton_engine::{Progress, SystemClock};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// A query at rest for so long shows rates of 0. Spark's `noDataProgressEventInterval`.
+const RATES_LAST_MS: i64 = 10_000;
+
+/// What a query does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum QueryState {
+    /// It is planned, its checkpoint and state are read.
+    Starting,
+    /// For data, for the watermark or for its trigger.
+    Waiting,
+    /// A micro-batch runs.
+    Running,
+    /// A micro-batch runs again that a dead run had begun.
+    Rerunning,
+    /// Its trigger had nothing more to do.
+    Finished,
+    /// It was asked to stop; all that it began is committed.
+    Stopped,
+    /// It was told to end at once; the micro-batch that was running runs again at the next start.
+    Aborted,
+    /// See `failure`. What is committed stands.
+    Failed,
+}
+
+impl QueryState {
+    /// It runs micro-batches, or would if there were any.
+    pub(crate) fn is_alive(self) -> bool {
+        matches!(self, Self::Waiting | Self::Running | Self::Rerunning)
+    }
+
+    /// All there are, as they are written.
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
+        (Self::Starting, "starting"),
+        (Self::Waiting, "waiting"),
+        (Self::Running, "running"),
+        (Self::Rerunning, "rerunning"),
+        (Self::Finished, "finished"),
+        (Self::Stopped, "stopped"),
+        (Self::Aborted, "aborted"),
+        (Self::Failed, "failed"),
+    ];
+}
+
+impl fmt::Display for QueryState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(state, _)| state == self);
+        f.write_str(named.map_or("unknown", |(_, name)| name))
+    }
+}
+
+/// A query of this process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct QueryStatus {
+    /// The pipeline file's `name`.
+    pub(crate) name: String,
+    /// Its identity for life, from its checkpoint; not there before that is read.
+    pub(crate) id: Option<String>,
+    /// This run of it.
+    pub(crate) run_id: Option<String>,
+    /// The process that runs it.
+    pub(crate) pid: u32,
+    /// Where it is remembered; nothing is kept of a query without.
+    pub(crate) checkpoint: Option<String>,
+    /// What it does.
+    pub(crate) state: QueryState,
+    /// Since when, ISO 8601 in UTC.
+    pub(crate) since: String,
+    /// It was asked to end.
+    pub(crate) stop_requested: bool,
+    /// The micro-batch that runs.
+    pub(crate) running_batch: Option<u64>,
+    /// The last micro-batch that is committed, by this run or one before.
+    pub(crate) last_committed: Option<u64>,
+    /// When this run committed it.
+    pub(crate) last_commit_at: Option<String>,
+    /// Rows decoded a second since the micro-batch before the last began; 0 after 10 seconds of rest.
+    pub(crate) input_rows_per_second: f64,
+    /// Rows decoded a second while the last micro-batch ran; 0 after 10 seconds of rest.
+    pub(crate) processed_rows_per_second: f64,
+    /// Rows that the sink took a second while the last micro-batch ran; 0 after 10 seconds of rest.
+    pub(crate) output_rows_per_second: f64,
+    /// The watermark of the last micro-batch; not there before the first event.
+    pub(crate) watermark: Option<String>,
+    /// How far it is behind the time of day.
+    pub(crate) watermark_delay_seconds: Option<f64>,
+    /// Rows of state, over all operators.
+    pub(crate) state_rows: u64,
+    /// The bytes of their keys and values.
+    pub(crate) state_bytes: u64,
+    /// What this run has done so far.
+    pub(crate) counts: Counts,
+    /// The plugins that it calls, by their names in the pipeline file.
+    pub(crate) plugins: BTreeMap<String, PluginStatus>,
+    /// Why it has failed.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What a run has done so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Counts {
+    /// Micro-batches committed.
+    pub(crate) batches: u64,
+    /// Rows decoded.
+    pub(crate) input_rows: u64,
+    /// Rows that the sink took.
+    pub(crate) output_rows: u64,
+    /// Records that did not decode and were dropped or sent to the dead letters.
+    pub(crate) malformed_rows: u64,
+    /// Rows that a function refused.
+    pub(crate) refused_rows: u64,
+    /// Rows behind the watermark.
+    pub(crate) late_rows: u64,
+    /// Rows written to the dead letters.
+    pub(crate) dead_letters: u64,
+}
+
+/// A plugin, and what it has cost since it was loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PluginStatus {
+    /// SHA-256 of its bytes.
+    pub(crate) digest: String,
+    /// What it says of itself.
+    pub(crate) version: String,
+    /// Calls of its functions.
+    pub(crate) calls: u64,
+    /// Rows that they were called with.
+    pub(crate) rows: u64,
+    /// Time inside calls, summed over threads. A guest waits for nothing, so it is CPU time if there is enough of that.
+    pub(crate) busy_seconds: f64,
+    /// The largest guest memory seen.
+    pub(crate) memory_bytes_max: u64,
+    /// Instances made.
+    pub(crate) instances: u64,
+    /// Calls that gave no answer.
+    pub(crate) errors: u64,
+    /// Of these, calls that trapped or overran a limit.
+    pub(crate) traps: u64,
+    /// Rows that its functions refused.
+    pub(crate) refused_rows: u64,
+    /// Counters of its own.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+impl QueryStatus {
+    /// As it is now.
+    pub(crate) fn of(running: &Running) -> Self {
+        let seen = running.seen();
+        let now_ms = SystemClock.now_ms();
+        let last = seen.recent.back();
+        let rates = Rates::of(&seen, now_ms);
+        let watermark_ms = last.and_then(|last| watermark_ms(&last.progress));
+        let operators = last.map(|last| last.progress.state_operators.as_slice()).unwrap_or_default();
+        let (id, run_id) = seen.ids.clone().map(|(id, run_id)| (id.0, run_id.0)).unzip();
+        Self {
+            name: running.name.clone(),
+            id,
+            run_id,
+            pid: std::process::id(),
+            checkpoint: running.checkpoint.clone(),
+            state: seen.state,
+            since: iso8601(seen.since_ms),
+            stop_requested: running.control.stop.is_cancelled() || running.control.abort.is_cancelled(),
+            running_batch: seen.running_batch.map(|batch| batch.0),
+            last_committed: seen.last_committed.map(|batch| batch.0),
+            last_commit_at: last.map(|last| iso8601(last.at_ms)),
+            input_rows_per_second: rates.input,
+            processed_rows_per_second: rates.processed,
+            output_rows_per_second: rates.output,
+            watermark: watermark_ms.map(iso8601),
+            watermark_delay_seconds: watermark_ms.map(|at_ms| delay_seconds(now_ms, at_ms)),
+            state_rows: operators.iter().map(|operator| operator.num_rows_total).sum(),
+            state_bytes: operators.iter().map(|operator| operator.state_bytes).sum(),
+            counts: Counts::of(&seen),
+            plugins: seen
+                .plugins
+                .iter()
+                .map(|(name, plugin)| (name.clone(), PluginStatus::of(plugin)))
+                .collect(),
+            failure: seen.failure,
+        }
+    }
+}
+
+impl Counts {
+    fn of(seen: &Seen) -> Self {
+        let totals = &seen.totals;
+        Self {
+            batches: totals.batches,
+            input_rows: totals.input_rows,
+            output_rows: totals.output_rows,
+            malformed_rows: totals.malformed_rows,
+            refused_rows: totals.refused_rows,
+            late_rows: totals.late_rows,
+            dead_letters: totals.dead_letters,
+        }
+    }
+}
+
+impl PluginStatus {
+    fn of(plugin: &Arc<dyn Plugin>) -> Self {
+        let cost = plugin.metrics();
+        Self {
+            digest: plugin.digest().to_string(),
+            version: plugin.manifest().version.clone(),
+            calls: cost.calls,
+            rows: cost.rows,
+            busy_seconds: cost.busy_nanos as f64 / 1e9,
+            memory_bytes_max: cost.memory_bytes_max,
+            instances: cost.instances,
+            errors: cost.errors,
+            traps: cost.traps,
+            refused_rows: cost.refused_rows,
+            counters: cost.counters,
+        }
+    }
+}
+
+/// Rows a second, lately.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) input: f64,
+    pub(crate) processed: f64,
+    pub(crate) output: f64,
+}
+
+impl Rates {
+    /// Those of the last micro-batch, as long as that is news.
+    pub(crate) fn of(seen: &Seen, now_ms: i64) -> Self {
+        let is_news = |last: &&Committed| seen.running_batch.is_some() || now_ms - last.at_ms < RATES_LAST_MS;
+        let Some(last) = seen.recent.back().filter(is_news) else { return Self::default() };
+        let progress = &last.progress;
+        let seconds = progress.batch_duration / 1e3;
+        let output = progress.sink.num_output_rows as f64;
+        Self {
+            input: progress.input_rows_per_second,
+            processed: progress.processed_rows_per_second,
+            output: if seconds > 0.0 { (output / seconds * 10.0).round() / 10.0 } else { 0.0 },
+        }
+    }
+}
+
+/// The watermark that a micro-batch ran with, if it has moved from where all watermarks begin.
+pub(crate) fn watermark_ms(progress: &Progress) -> Option<i64> {
+    let text = progress.event_time.watermark.as_deref()?;
+    let at_ms = chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis();
+    (at_ms > 0).then_some(at_ms)
+}
+
+/// How far a watermark is behind. One of the future is not.
+pub(crate) fn delay_seconds(now_ms: i64, watermark_ms: i64) -> f64 {
+    now_ms.saturating_sub(watermark_ms).max(0) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_written_alike_for_people_and_programs() {
+        for (state, name) in QueryState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), name);
+            assert_eq!(state.to_string(), name);
+        }
+    }
+}

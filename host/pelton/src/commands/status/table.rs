@@ -1,0 +1,116 @@
+//! The status of queries for a person: a line a query, and below it what is wrong; of a single query more.
+
+use crate::api::QueryStatus;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use std::fmt::Write;
+use std::time::Duration;
+
+const HEADINGS: [&str; 11] = [
+    "QUERY",
+    "STATE",
+    "BATCH",
+    "ROWS/S",
+    "OUT/S",
+    "WATERMARK",
+    "BEHIND",
+    "STATE ROWS",
+    "STATE SIZE",
+    "PID",
+    "CHECKPOINT",
+];
+
+/// `in_full`: with plugins and counts, too.
+pub(super) fn words(queries: &[QueryStatus], in_full: bool) -> String {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(queries.iter().map(cells));
+    let mut widths = [0; HEADINGS.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut out = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let line: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        // (Writing to a string cannot fail.)
+        let _ = writeln!(out, "{}", line.trim_end());
+        if let Some(query) = index.checked_sub(1).and_then(|index| queries.get(index)) {
+            below(&mut out, query, in_full);
+        }
+    }
+    out.trim_end().to_owned()
+}
+
+fn cells(query: &QueryStatus) -> [String; HEADINGS.len()] {
+    let dash = || "-".to_owned();
+    let rate = |rows: f64| HumanCount(rows.round() as u64).to_string();
+    let has_state = query.state_rows > 0 || query.state_bytes > 0;
+    [
+        query.name.clone(),
+        match query.stop_requested && query.state.is_alive() {
+            true => format!("{}, stopping", query.state),
+            false => query.state.to_string(),
+        },
+        query.running_batch.or(query.last_committed).map_or_else(dash, |batch| batch.to_string()),
+        rate(query.processed_rows_per_second),
+        rate(query.output_rows_per_second),
+        query.watermark.clone().unwrap_or_else(dash),
+        query.watermark_delay_seconds.map_or_else(dash, |seconds| duration(seconds)),
+        if has_state { HumanCount(query.state_rows).to_string() } else { dash() },
+        if has_state { HumanBytes(query.state_bytes).to_string() } else { dash() },
+        query.pid.to_string(),
+        query.checkpoint.clone().unwrap_or_else(dash),
+    ]
+}
+
+fn duration(seconds: f64) -> String {
+    HumanDuration(Duration::from_secs_f64(seconds.clamp(0.0, 1e12))).to_string()
+}
+
+/// What has no column.
+fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
+    if let Some(failure) = &query.failure {
+        let _ = writeln!(out, "  {}: {}", failure.kind, failure.message);
+        if let Some(hint) = &failure.hint {
+            let _ = writeln!(out, "  hint: {hint}");
+        }
+    }
+    for (name, plugin) in &query.plugins {
+        let _ = write!(out, "  plugin {name} {} ({})", plugin.version, short(&plugin.digest));
+        if in_full {
+            let busy = plugin.busy_seconds;
+            let _ = write!(
+                out,
+                ": {} calls, {} rows, {busy:.3} s, {} at most, {} errors, {} rows refused",
+                HumanCount(plugin.calls),
+                HumanCount(plugin.rows),
+                HumanBytes(plugin.memory_bytes_max),
+                HumanCount(plugin.errors),
+                HumanCount(plugin.refused_rows),
+            );
+        }
+        out.push('\n');
+    }
+    if !in_full {
+        return;
+    }
+    let counts = &query.counts;
+    let _ = writeln!(
+        out,
+        "  this run: {} micro-batches, {} rows in, {} out, {} malformed, {} refused, {} late, {} dead letters",
+        HumanCount(counts.batches),
+        HumanCount(counts.input_rows),
+        HumanCount(counts.output_rows),
+        HumanCount(counts.malformed_rows),
+        HumanCount(counts.refused_rows),
+        HumanCount(counts.late_rows),
+        HumanCount(counts.dead_letters),
+    );
+    let last = query.last_commit_at.as_deref().unwrap_or("never in this run");
+    let _ = writeln!(out, "  {} since {}, last commit: {last}", query.state, query.since);
+}
+
+/// As much of a digest as tells two versions apart.
+fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

@@ -9,8 +9,15 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The examples that the tests below run.
-const TESTED: [&str; 5] =
-    ["01-flights", "02-rate-console", "03-malformed", "04-credit-limits", "05-flights-joins"];
+const TESTED: [&str; 7] = [
+    "01-flights",
+    "02-rate-console",
+    "03-malformed",
+    "04-credit-limits",
+    "05-flights-joins",
+    "06-kafka-parquet",
+    "07-kafka-credit-limits",
+];
 
 /// A run of a pipeline file, with its checkpoint in a folder.
 fn run(pipeline: &str, folder: &Path) -> Result<Pelton> {
@@ -156,6 +163,49 @@ fn flights_are_joined_with_airlines_and_planes_and_counted_by_the_hour() -> Resu
 
     let shown: Vec<String> = committed_rows(&output)?.iter().step_by(200).cloned().collect();
     same_as(&shown, "examples/05-flights-joins/expected.jsonl")
+}
+
+/// A run of a pipeline file of an example with Kafka, with these values set.
+#[cfg(unix)]
+fn with_kafka(pipeline: &str, folder: &Path, set: &[(&str, &str)]) -> Result<Pelton> {
+    let name = pipeline.split('/').next_back().unwrap_or_default();
+    let pelton = run(pipeline, &folder.join(name))?.args(["--trigger", "available_now"]);
+    Ok(set.iter().fold(pelton, |pelton, (key, value)| pelton.set(key, Path::new(value))))
+}
+
+#[cfg(unix)]
+#[test]
+fn flights_go_from_a_topic_to_parquet_files_by_date() -> Result<()> {
+    let (kafka, folder) = (pelton_tests::Kafka::shared()?, tempfile::tempdir()?);
+    let (servers, output) = (kafka.bootstrap_servers(), folder.path().join("output").display().to_string());
+    let example = |file: &str, set: &[_]| with_kafka(&format!("06-kafka-parquet/{file}"), folder.path(), set);
+    example("produce.yaml", &[("sink.bootstrap_servers", &servers)])?.succeed()?;
+    let set = [("sources.flights.bootstrap_servers", servers.as_str()), ("sink.path", output.as_str())];
+    example("pipeline.yaml", &set)?.succeed()?;
+    ensure!(folder.path().join("output/date=2013-01-05").is_dir(), "a directory for each date");
+    let printed = example("show.yaml", &[("sources.flights.path", &output)])?.succeed()?.stdout;
+    let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+    same_as(&lines, "examples/06-kafka-parquet/expected.jsonl")
+}
+
+#[cfg(unix)]
+#[test]
+fn alerts_go_from_topic_to_topic() -> Result<()> {
+    let (kafka, folder) = (pelton_tests::Kafka::shared()?, tempfile::tempdir()?);
+    let (servers, input) = (kafka.bootstrap_servers(), folder.path().join("input"));
+    in_order("transactions", &input)?;
+    let (servers, input) = (servers.as_str(), input.display().to_string());
+    let example =
+        |file: &str, set: &[_]| with_kafka(&format!("07-kafka-credit-limits/{file}"), folder.path(), set);
+    let from = [("sources.transactions.path", input.as_str()), ("sink.bootstrap_servers", servers)];
+    example("produce.yaml", &from)?.succeed()?;
+    let both = [("sources.transactions.bootstrap_servers", servers), ("sink.bootstrap_servers", servers)];
+    let totals = format!("totals={}", plugin("running-total.wasm")?.display());
+    example("pipeline.yaml", &both)?.arg("--plugin").arg(totals).succeed()?;
+    let printed = example("show.yaml", &[("sources.alerts.bootstrap_servers", servers)])?.succeed()?.stdout;
+    let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+    lines.sort();
+    same_as(&lines, "examples/07-kafka-credit-limits/expected.jsonl")
 }
 
 #[test]

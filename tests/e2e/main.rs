@@ -27,6 +27,11 @@ mod examples;
 mod faults;
 /// Avro and Arrow files from one query to the next; what a format cannot do.
 mod formats;
+/// The Kafka source and sink on a real broker, which is stopped, too.
+#[cfg(unix)]
+mod kafka;
+/// What the tests that kill share.
+mod kills;
 /// The queries that real Spark answered.
 mod oracle;
 /// Generated pages are what the program would generate now.
@@ -40,6 +45,9 @@ mod postgres;
 mod replay;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
+/// Checkpoint and output on an S3 store, which may be slow and fail.
+#[cfg(unix)]
+mod s3;
 /// Static tables that change between a crash and the rerun.
 mod tables;
 /// State that a function's earlier version has left.

@@ -108,9 +108,14 @@ fn clock_text(time_ms: u64) -> String {
 }
 
 /// SplitMix64: small, fast, the same everywhere.
-struct Chance(u64);
+#[derive(Debug)]
+pub(crate) struct Chance(u64);
 
 impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -118,7 +123,8 @@ impl Chance {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    fn below(&mut self, end: u64) -> u64 {
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }

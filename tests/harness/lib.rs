@@ -11,6 +11,10 @@ mod pelton;
 mod places;
 #[cfg(unix)]
 mod postgres;
+#[cfg(unix)]
+mod s3;
+#[cfg(unix)]
+mod way;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
 pub use http::{Answer, Http};
@@ -18,8 +22,10 @@ pub use http::{Answer, Http};
 pub use kafka::{Kafka, Message, Record};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
-#[cfg(unix)]
-pub use pelton_services::S3Server;
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use postgres::Postgres;
+#[cfg(unix)]
+pub use s3::S3;
+#[cfg(unix)]
+pub use way::StoreWay;

@@ -140,6 +140,12 @@ impl Pelton {
         Ok(Finished { code, stdout: stdout.finish(), stderr: stderr.finish() })
     }
 
+    /// Starts it and goes on; what it writes to stderr is added to a file.
+    pub fn start_telling(mut self, log: std::fs::File) -> Result<Child> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.command.spawn().context("cannot start pelton")
+    }
+
     /// Starts it and goes on.
     pub fn start(mut self) -> Result<Child> {
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

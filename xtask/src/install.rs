@@ -86,14 +86,13 @@ pub(crate) fn clang() -> Result<Clang> {
 
 /// What builds librdkafka and OpenSSL, which come as sources with their crates.
 pub(crate) fn host() -> Result<()> {
-    const NEEDED: [(&[&str], &str); 5] = [
+    const NEEDED: [(&[&str], &str); 4] = [
         (&["cc", "gcc", "clang"], "gcc"),
         (&["c++", "g++", "clang++"], "g++"),
-        (&["cmake"], "cmake"),
         (&["make"], "make"),
         (&["perl"], "perl"),
     ];
-    programs(&NEEDED, "building Pelton takes a C and a C++ compiler, CMake, make and Perl")
+    programs(&NEEDED, "building Pelton takes a C and a C++ compiler, make and Perl")
 }
 
 /// What fetches and runs the Kafka broker and the S3 store of the tests.

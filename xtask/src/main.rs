@@ -4,6 +4,7 @@
 mod bench;
 mod demo;
 mod docs;
+mod example;
 mod guests;
 mod install;
 #[cfg(unix)]
@@ -41,6 +42,11 @@ enum Task {
         #[arg(long, default_value_t = 1)]
         rounds: u64,
     },
+    /// Run an example from nothing: `cargo xtask example 06-kafka-parquet`
+    Example {
+        /// Its folder in examples/
+        name: String,
+    },
     /// Run a Kafka broker of its own until Ctrl-C: for trying things out
     #[cfg(unix)]
     Kafka {
@@ -54,7 +60,7 @@ enum Task {
     Bench {
         /// What to measure
         what: Bench,
-        /// Rows to generate for `file`, `windows` and `state`
+        /// Rows to generate for `file`, `windows`, `state` and `kafka`
         #[arg(long, default_value_t = 1_000_000)]
         rows: u64,
     },
@@ -74,6 +80,8 @@ enum Bench {
     Windows,
     /// User code that keeps state: rows a second, small micro-batches, bytes written, recovery
     State,
+    /// From topic to topic on a broker of its own: rows a second, and the time from producer to consumer
+    Kafka,
 }
 
 fn main() -> ExitCode {
@@ -92,6 +100,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo => demo::run(&workspace),
         Task::Test { cargo } => suite::run(&workspace, &cargo),
         Task::Soak { rounds } => suite::soak(&workspace, rounds),
+        Task::Example { name } => example::run(&workspace, &name),
         #[cfg(unix)]
         Task::Kafka { port } => kafka::run(port),
         Task::Plugins => guests::build_all(&workspace),
@@ -99,6 +108,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),
         Task::Bench { what: Bench::Windows, rows } => bench::windows(&workspace, rows),
         Task::Bench { what: Bench::State, rows } => bench::state(&workspace, rows),
+        Task::Bench { what: Bench::Kafka, rows } => bench::kafka(&workspace, rows),
         Task::Docs => docs::write(&workspace),
         Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
     }

@@ -91,7 +91,7 @@ pub(crate) struct QueryStatus {
     pub(crate) input_rows_per_second: f64,
     /// Rows decoded a second while the last micro-batch ran; 0 after 10 seconds of rest.
     pub(crate) processed_rows_per_second: f64,
-    /// Rows that the sink took a second while the last micro-batch ran; 0 after 10 seconds of rest.
+    /// Rows that the sink took a second between the last two commits; 0 after 10 seconds of rest.
     pub(crate) output_rows_per_second: f64,
     /// The watermark of the last micro-batch; not there before the first event.
     pub(crate) watermark: Option<String>,
@@ -243,7 +243,8 @@ impl Rates {
         let is_news = |last: &&Committed| seen.running_batch.is_some() || now_ms - last.at_ms < RATES_LAST_MS;
         let Some(last) = seen.recent.back().filter(is_news) else { return Self::default() };
         let progress = &last.progress;
-        let seconds = progress.batch_duration / 1e3;
+        let before = seen.recent.iter().rev().nth(1);
+        let seconds = before.map_or(0.0, |before| (last.at_ms - before.at_ms) as f64 / 1e3);
         let output = progress.sink.num_output_rows as f64;
         Self {
             input: progress.input_rows_per_second,

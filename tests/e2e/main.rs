@@ -32,5 +32,7 @@ mod pages;
 mod postgres;
 /// Fenced, damaged and foreign checkpoints, failing plugins, several queries, one batch.
 mod runs;
+/// Plugins that are swapped while a query runs.
+mod swap;
 /// Static tables that change between a crash and the rerun.
 mod tables;

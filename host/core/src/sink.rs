@@ -49,6 +49,13 @@ pub trait Sink: Send + Sync {
     /// (query id, batch id) changes nothing. Nothing may become visible before the stream has ended, and an
     /// error of the stream is the error of the write.
     async fn write(&self, batch: &BatchInfo, rows: RowStream) -> Result<SinkReport>;
+    /// Whether rows of a micro-batch whose write did not succeed in this run may have got out all the same: then no other
+    /// rows may take their place. `begun_before`: an earlier run has begun it, too, and may have come to its end. Without
+    /// a look at what is there, that alone decides.
+    async fn may_hold(&self, batch: &BatchInfo, begun_before: bool) -> Result<bool> {
+        let _ = batch;
+        Ok(begun_before)
+    }
 }
 
 /// What a sink did with a micro-batch.

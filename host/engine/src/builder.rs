@@ -8,12 +8,13 @@ use crate::progress::{Phase, Progress, RunSummary};
 use crate::query::{Input, Listener, Logic, PhaseListener, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
+use crate::swap::{KeptPlugins, Swaps, carried_on};
 use crate::trigger;
 use crate::watermark::{Recorded, WatermarkTracker};
 use pelton_checkpoint::Resume;
 use pelton_core::{
-    Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Table, Trigger,
-    WatermarkPolicy,
+    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
+    Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub struct QueryBuilder {
     parallelism: usize,
     polling_delay: Duration,
     listener: Option<Listener>,
+    swaps: Swaps,
+    file_plugins: BTreeMap<String, PluginDigest>,
+    summary: RunSummary,
     phase_listener: Option<PhaseListener>,
 }
 
@@ -70,6 +74,9 @@ impl QueryBuilder {
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             polling_delay: POLLING_DELAY,
             listener: None,
+            swaps: Swaps::default(),
+            file_plugins: BTreeMap::new(),
+            summary: RunSummary::default(),
             phase_listener: None,
         }
     }
@@ -217,6 +224,28 @@ impl QueryBuilder {
         self
     }
 
+    /// Where other versions of plugins come from while the query runs. Default: from nowhere.
+    #[must_use]
+    pub fn swaps(mut self, swaps: Swaps) -> Self {
+        self.swaps = swaps;
+        self
+    }
+
+    /// The versions of the plugins that the pipeline file names. Default: those of [`QueryBuilder::logic`]; others if
+    /// some were swapped in an earlier run ([`Recovered::swapped_in`]).
+    #[must_use]
+    pub fn file_plugins(mut self, digests: BTreeMap<String, PluginDigest>) -> Self {
+        self.file_plugins = digests;
+        self
+    }
+
+    /// The run goes on from one that ended with [`crate::RunEnd::RolledBack`].
+    #[must_use]
+    pub fn continuing(mut self, summary: RunSummary) -> Self {
+        self.summary = summary;
+        self
+    }
+
     /// Is told of every change of what the query is doing, on the engine's task: it must return quickly.
     #[must_use]
     pub fn on_phase(mut self, listener: impl Fn(Phase) + Send + Sync + 'static) -> Self {
@@ -232,6 +261,9 @@ impl QueryBuilder {
         let (rerun_logic, carried) = self.check(&logic, sink.as_ref())?;
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
+        let entry = resume.newest_entry();
+        let swapped = entry.map(|entry| carried_on(entry, &logic, &self.file_plugins)).unwrap_or_default();
+        let committed_layout = resume.last_commit().and_then(|commit| commit.layout.clone());
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
@@ -239,6 +271,8 @@ impl QueryBuilder {
             carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
         }
         let with_aside = |logic| [layouts(logic), carried.aside.clone()].concat();
+        let next = resume.last_committed().map_or(BatchId::FIRST, BatchId::next);
+        let kept_plugins = KeptPlugins::new(checkpoint.kept_plugins().await?, next);
         let mut layout = None;
         if self.state.is_some() {
             layout = Some(checkpoint.save_layouts(&with_aside(&logic)).await?);
@@ -255,7 +289,7 @@ impl QueryBuilder {
             Resume::Fresh | Resume::Next { .. } => None,
         };
         sink.open(SinkContext { query_id, schema, output_mode, last_committed, unfinished }).await?;
-        Ok(Query {
+        let query = Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
             checkpoint,
@@ -264,6 +298,13 @@ impl QueryBuilder {
             rerun_with_current_tables: self.rerun_with_current_tables,
             logic: Arc::new(logic),
             layout,
+            committed_layout,
+            aside: carried.aside,
+            swaps: self.swaps,
+            swapped,
+            swapping: None,
+            file_plugins: self.file_plugins,
+            kept_plugins,
             rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
             state: self.state.into(),
             reset: carried.named,
@@ -271,6 +312,7 @@ impl QueryBuilder {
             watermarks,
             no_data_batches: self.no_data_batches,
             sink,
+            output_mode: self.output_mode,
             trigger: self.trigger,
             limit: trigger::read_limit(self.trigger),
             clock,
@@ -280,10 +322,12 @@ impl QueryBuilder {
             phase_listener: self.phase_listener,
             phase: None,
             last_started: None,
-            summary: RunSummary::default(),
+            summary: self.summary,
             failed: false,
             warned_of_late_rows: false,
-        })
+        };
+        query.tell_plugins();
+        Ok(query)
     }
 
     /// All that can be refused. Gives the steps for the micro-batch that runs again, if they are others, and what

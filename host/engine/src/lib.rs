@@ -26,6 +26,7 @@ mod recover;
 mod report;
 mod reset;
 mod rows;
+mod swap;
 mod tables;
 pub mod testing;
 mod trigger;
@@ -39,6 +40,10 @@ pub use progress::{Phase, Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
 pub use reset::ResetState;
+pub use swap::{
+    Candidate, LastSwap, PROBATION_BATCHES, PluginProgress, SwapCounts, SwapKind, SwapOutcome, Swaps,
+    check_swap, in_force,
+};
 pub use trigger::next_trigger_ms;
 
 #[cfg(test)]
@@ -53,3 +58,5 @@ mod query_tests;
 mod stateful_crash_tests;
 #[cfg(test)]
 mod stateful_tests;
+#[cfg(test)]
+mod swap_crash_tests;

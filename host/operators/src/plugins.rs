@@ -75,7 +75,7 @@ impl FilterRunner {
         let Some(mask) = output.column.as_boolean_opt().filter(|mask| mask.len() == rows.num_rows()) else {
             let what =
                 format!("{} gave no true or false for each of {} rows", self.function, rows.num_rows());
-            return Err(Error::plugin(what));
+            return Err(Error::plugin(what).of_plugin(&self.function.plugin));
         };
         refuse(&self.operator, &self.function, rows, &output.rejected, letters)?;
         let mut rejected = output.rejected.iter().map(|r| r.row as usize).peekable();
@@ -133,6 +133,7 @@ impl TransformRunner {
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(output.rows.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(|e| {
             Error::plugin(format!("{} gave rows that do not match its schema: {e}", self.function))
+                .of_plugin(&self.function.plugin)
         })
     }
 }
@@ -149,7 +150,7 @@ fn refuse(
         let row = rejected.row as usize;
         if row >= rows.num_rows() {
             let what = format!("{function} refused row {row} of a batch of {}", rows.num_rows());
-            return Err(Error::plugin(what));
+            return Err(Error::plugin(what).of_plugin(&function.plugin));
         }
         letters.push(refused(operator, function, rows, row, &rejected.reason)?);
     }

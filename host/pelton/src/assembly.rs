@@ -3,14 +3,18 @@
 //! Called by `run`, `check`, `explain` and `test`. Everything that can be refused is refused before a checkpoint is touched:
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
+mod candidate;
 mod given;
 mod plugins;
+mod sample;
 mod sink;
 mod source;
 mod table;
 
+pub(crate) use candidate::Parts;
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use plugins::{Overrides, Plugins};
+pub(crate) use sample::{Migrated, migrated};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;
@@ -31,7 +35,7 @@ use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads the pipeline files of a command and checks that their queries can live in one process.
@@ -66,6 +70,8 @@ pub(crate) struct RunOptions {
     pub(crate) rerun_with_current_plugins: bool,
     /// A micro-batch that must be repeated reads its static tables as they are now.
     pub(crate) rerun_with_current_tables: bool,
+    /// The query has run in this process already: what the command line says of a start has happened.
+    pub(crate) goes_on: bool,
 }
 
 /// What all queries of a process share.
@@ -83,9 +89,28 @@ pub(crate) struct Planned {
     tables: BTreeMap<String, Arc<dyn Table>>,
     plan: PhysicalPlan,
     sink: Arc<dyn Sink>,
+    /// A version of a plugin that the file may name by now: it does, if the log says so.
+    offered: Option<(String, Plugins)>,
+}
+
+/// A query that owns its checkpoint, and what it was made of.
+pub(crate) struct Assembled {
+    pub(crate) query: QueryBuilder,
+    pub(crate) parts: Parts,
 }
 
 impl Planned {
+    /// The plugins, as the file names them.
+    pub(crate) fn written(&self) -> &Plugins {
+        &self.plugins
+    }
+
+    /// A version of this plugin was offered as the one that the file names now; the log knows whether it was taken.
+    pub(crate) fn with_offered(mut self, offered: Option<(String, Plugins)>) -> Self {
+        self.offered = offered;
+        self
+    }
+
     /// For `explain`.
     pub(crate) fn plan(&self) -> &PhysicalPlan {
         &self.plan
@@ -117,16 +142,26 @@ impl Assembly {
         self
     }
 
+    /// Where the file of a plugin is.
+    pub(crate) fn plugin_path(&self, file: &PipelineFile, plugin: &str) -> Option<PathBuf> {
+        let written = || file.plugins.get(plugin).map(|spec| PathBuf::from(spec.options().path.value));
+        self.overrides.get(plugin).map(Path::to_owned).or_else(written)
+    }
+
     /// Everything that can be said of a pipeline without touching its checkpoint.
     pub(crate) async fn plan(&self, file: &PipelineFile, options: RunOptions) -> Result<Planned> {
         if self.given.is_none() {
             checkpoint_files(file, options)?;
             dead_letter_files(file)?;
         }
-        let plugins = Plugins::load(&self.host, file, &self.overrides)?;
+        self.plan_with(file, Plugins::load(&self.host, file, &self.overrides)?).await
+    }
+
+    /// The same with plugins that are loaded.
+    pub(crate) async fn plan_with(&self, file: &PipelineFile, plugins: Plugins) -> Result<Planned> {
         let tables = table::open_all(file, &self.stores).await?;
         let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
-        let plan = physical_plan(file, &plugins, &sources, &tables)?;
+        let plan = physical_plan(file, &plugins, &schemas(&sources), &tables)?;
         check_accepted(file, &plan)?;
         for warning in &plan.warnings {
             tracing::warn!(query = %plan.name, "{warning}");
@@ -137,7 +172,7 @@ impl Assembly {
         };
         check_output_mode(sink.as_ref(), plan.output_mode)
             .map_err(|refused| located(file, file.output_mode.span, refused))?;
-        Ok(Planned { plugins, tables, plan, sink })
+        Ok(Planned { plugins, tables, plan, sink, offered: None })
     }
 
     /// A query that owns its checkpoint and is ready to run.
@@ -146,17 +181,30 @@ impl Assembly {
         file: &PipelineFile,
         planned: Planned,
         options: RunOptions,
-    ) -> Result<QueryBuilder> {
+    ) -> Result<Assembled> {
         let recovered = self.recover(file, options).await?;
         let logs = |name: &str| recovered.checkpoint().source_files(name);
         let sources = self.open_sources(file, &logs).await?;
         let same = |input: &PhysicalInput| {
             sources.get(&input.name).is_some_and(|source| source.full_schema() == input.schema)
         };
-        let plan = match planned.plan.inputs.iter().all(same) {
+        let same_inputs = planned.plan.inputs.iter().all(same);
+        let (planned, in_file) = match options.rerun_with_current_plugins {
+            true => {
+                let in_file = planned.plugins.digests();
+                (planned, in_file)
+            }
+            false => self.with_swapped_in(file, &recovered, planned).await?,
+        };
+        let is_swapped = planned.plugins.digests() != in_file;
+        let plan = match same_inputs && !is_swapped {
             true => planned.plan,
-            // A schema was inferred, and the checkpoint remembers what was inferred first.
-            false => physical_plan(file, &planned.plugins, &sources, &planned.tables)?,
+            // A schema was inferred, and the checkpoint remembers what was inferred first; or a plugin was swapped.
+            false => physical_plan(file, &planned.plugins, &schemas(&sources), &planned.tables)?,
+        };
+        let sink = match &self.given {
+            None if is_swapped => sink::open(file, &plan, &planned.plugins)?,
+            _ => planned.sink,
         };
         let rerun = match options.rerun_with_current_plugins {
             true => None,
@@ -164,13 +212,15 @@ impl Assembly {
         };
         let rerun = rerun
             .map(|plugins| {
-                Ok::<_, Error>((physical_plan(file, &plugins, &sources, &planned.tables)?, plugins))
+                let plan = physical_plan(file, &plugins, &schemas(&sources), &planned.tables)?;
+                Ok::<_, Error>((plan, plugins))
             })
             .transpose()?;
         let sink = match (&rerun, &self.given) {
-            (Some(then), None) => sink::for_rerun(file, planned.sink, (&plan, &planned.plugins), then)?,
-            _ => planned.sink,
+            (Some(then), None) => sink::for_rerun(file, sink, (&plan, &planned.plugins), then)?,
+            _ => sink,
         };
+        let full = schemas(&sources);
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
@@ -179,17 +229,20 @@ impl Assembly {
         };
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
+        let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
         let logic_now = logic(&plan, &planned.plugins, &sources)?;
-        let state = state(file, &recovered, &logic_now, &self.reset).await?;
+        let state = state(file, &recovered, &logic_now, reset).await?;
+        let checkpoint = Arc::clone(recovered.checkpoint().files());
         let mut query = Query::builder(recovered)
-            .logic(logic_now)
+            .logic(logic_now.clone())
+            .file_plugins(in_file)
             .sink(sink)
             .output_mode(plan.output_mode)
             .trigger(trigger)
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
-            .reset_state(self.reset.clone())
+            .reset_state(reset.clone())
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins)
             .rerun_with_current_tables(options.rerun_with_current_tables);
@@ -211,7 +264,11 @@ impl Assembly {
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
         }
-        Ok(query)
+        let given = sources.iter().map(|(name, source)| (name.clone(), source.schema())).collect();
+        let Planned { plugins, tables, .. } = planned;
+        let parts =
+            Parts { plugins, tables, sources: full, given, checkpoint, plan: plan.into(), logic: logic_now };
+        Ok(Assembled { query, parts })
     }
 
     /// The plugins of a micro-batch that must be repeated, if they are not those of the pipeline file.
@@ -279,12 +336,16 @@ impl Assembly {
 fn physical_plan(
     file: &PipelineFile,
     plugins: &Plugins,
-    sources: &BTreeMap<String, OpenSource>,
+    sources: &BTreeMap<String, SchemaRef>,
     tables: &BTreeMap<String, Arc<dyn Table>>,
 ) -> Result<PhysicalPlan> {
-    let schemas = sources.iter().map(|(name, source)| (name.clone(), source.full_schema()));
-    let inputs = PlanInputs { sources: schemas.collect(), tables: tables.clone(), plugins: plugins.loaded() };
+    let inputs = PlanInputs { sources: sources.clone(), tables: tables.clone(), plugins: plugins.loaded() };
     PhysicalPlan::build(&LogicalPlan::resolve(file, &inputs)?)
+}
+
+/// All columns of each source.
+fn schemas(sources: &BTreeMap<String, OpenSource>) -> BTreeMap<String, SchemaRef> {
+    sources.iter().map(|(name, source)| (name.clone(), source.full_schema())).collect()
 }
 
 /// `accept_changed_state` names operators that are there.
@@ -324,7 +385,11 @@ fn cut(
 
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
-    let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, &schemas)?;
+    logic_of(plan, plugins, &schemas)
+}
+
+fn logic_of(plan: &PhysicalPlan, plugins: &Plugins, schemas: &[SchemaRef]) -> Result<Logic> {
+    let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, schemas)?;
     Ok(Logic { dataflow, plugins: plugins.code() })
 }
 

@@ -140,4 +140,15 @@ impl Sink for FileSink {
         run.unfinished = false;
         Ok(report)
     }
+
+    /// The log decides.
+    async fn may_hold(&self, batch: &BatchInfo, _begun_before: bool) -> Result<bool> {
+        let mut run = self.run.lock().await;
+        let run = run.as_mut().ok_or_else(|| Error::internal("the file sink was not opened"))?;
+        if run.unfinished {
+            run.directory.recover().await?;
+            run.unfinished = false;
+        }
+        Ok(run.directory.done(batch)?.is_some())
+    }
 }

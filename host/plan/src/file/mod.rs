@@ -151,11 +151,14 @@ pub struct PluginOptions {
     /// What it may use at most.
     #[serde(default)]
     pub limits: PluginLimits,
+    /// Looks at the file while the query runs and swaps the plugin when a new version is written there.
+    #[serde(default)]
+    pub watch: bool,
 }
 
 impl PluginOptions {
     fn at(path: Spanned<String>) -> Self {
-        Self { path, config: serde_json::Map::new(), limits: PluginLimits::default() }
+        Self { path, config: serde_json::Map::new(), limits: PluginLimits::default(), watch: false }
     }
 }
 

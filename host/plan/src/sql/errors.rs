@@ -197,11 +197,7 @@ pub fn evaluation_error(error: &DataFusionError) -> Error {
     if let DataFusionError::External(inner) = root(error)
         && let Some(own) = inner.downcast_ref::<Error>()
     {
-        let copy = Error::new(own.kind(), own.message());
-        return match own.hint_text() {
-            Some(hint) => copy.hint(hint),
-            None => copy,
-        };
+        return own.copied();
     }
     let kind = match root(error) {
         DataFusionError::Internal(_) => ErrorKind::Internal,

@@ -221,7 +221,8 @@ impl<'a> Calls<'a> {
 
     /// An error about what the function gave.
     pub(super) fn wrong(&self, what: String) -> Error {
-        Error::plugin(format!("the stateful function {} {what}", self.caller.function))
+        let function = &self.caller.function;
+        Error::plugin(format!("the stateful function {function} {what}")).of_plugin(&function.plugin)
     }
 
     fn give(&mut self, rows: RecordBatch) -> Result<()> {

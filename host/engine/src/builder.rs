@@ -11,10 +11,10 @@ use crate::reset::{self, Carried, ResetState};
 use crate::swap::{KeptPlugins, Swaps, carried_on};
 use crate::trigger;
 use crate::watermark::{Recorded, WatermarkTracker};
-use pelton_checkpoint::Resume;
+use pelton_checkpoint::{Checkpoint, LayoutId, Resume};
 use pelton_core::{
-    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
-    Table, Trigger, WatermarkPolicy,
+    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateLayout,
+    StateStore, Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -270,25 +270,16 @@ impl QueryBuilder {
         if let Some(state) = &mut self.state {
             carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
         }
-        let with_aside = |logic| [layouts(logic), carried.aside.clone()].concat();
         let next = resume.last_committed().map_or(BatchId::FIRST, BatchId::next);
         let kept_plugins = KeptPlugins::new(checkpoint.kept_plugins().await?, next);
-        let mut layout = None;
+        let (mut layout, mut rerun_layout) = (None, None);
         if self.state.is_some() {
-            layout = Some(checkpoint.save_layouts(&with_aside(&logic)).await?);
+            layout = Some(keep_layouts(&checkpoint, &logic, &carried.aside).await?);
+            if let Some(rerun) = &rerun_logic {
+                rerun_layout = Some(keep_layouts(&checkpoint, rerun, &carried.aside).await?);
+            }
         }
-        let rerun_layout = match &rerun_logic {
-            Some(rerun) if layout.is_some() => Some(checkpoint.save_layouts(&with_aside(rerun)).await?),
-            _ => None,
-        };
-        let schema = logic.dataflow.schema();
-        let query_id = checkpoint.metadata().query_id.clone();
-        let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
-        let unfinished = match &resume {
-            Resume::Rerun { batch_id, .. } => Some(*batch_id),
-            Resume::Fresh | Resume::Next { .. } => None,
-        };
-        sink.open(SinkContext { query_id, schema, output_mode, last_committed, unfinished }).await?;
+        sink.open(sink_context(&checkpoint, &resume, &logic, self.output_mode)).await?;
         let query = Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
@@ -376,5 +367,29 @@ impl QueryBuilder {
         };
         let marks = last.map(|commit| commit.watermarks.clone()).unwrap_or_default();
         WatermarkTracker::new(logic.dataflow.watermarks(), policy, &Recorded { marks, partitions, query_ms })
+    }
+}
+
+/// Keeps what the state consists of with these steps, and with what is set aside.
+async fn keep_layouts(checkpoint: &Checkpoint, logic: &Logic, aside: &[StateLayout]) -> Result<LayoutId> {
+    checkpoint.save_layouts(&[layouts(logic), aside.to_vec()].concat()).await
+}
+
+fn sink_context(
+    checkpoint: &Checkpoint,
+    resume: &Resume,
+    logic: &Logic,
+    output_mode: OutputMode,
+) -> SinkContext {
+    let unfinished = match resume {
+        Resume::Rerun { batch_id, .. } => Some(*batch_id),
+        Resume::Fresh | Resume::Next { .. } => None,
+    };
+    SinkContext {
+        query_id: checkpoint.metadata().query_id.clone(),
+        schema: logic.dataflow.schema(),
+        output_mode,
+        last_committed: resume.last_committed(),
+        unfinished,
     }
 }

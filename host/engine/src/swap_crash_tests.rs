@@ -34,7 +34,13 @@ struct World {
     versions: Vec<Version>,
     offers: Offers,
     retain: u64,
-    answers: Mutex<Vec<Receiver<Result<SwapOutcome>>>>,
+    answers: Mutex<Vec<Answer>>,
+}
+
+/// Of the query to an offer.
+enum Answer {
+    There(Result<SwapOutcome>),
+    ToCome(Receiver<Result<SwapOutcome>>),
 }
 
 impl World {
@@ -102,7 +108,7 @@ impl World {
         loop {
             let mut query = self.query(Arc::clone(&files), &swaps).await?;
             loop {
-                self.offer(&query, &swaps);
+                self.offer(&mut query, &swaps).await;
                 match query.run_once().await? {
                     Turn::Ran(_) => {}
                     Turn::Idle => return Ok(()),
@@ -112,20 +118,34 @@ impl World {
         }
     }
 
-    fn offer(&self, query: &Query, swaps: &Swaps) {
+    /// Whoever swaps asks again if a file was in the way.
+    async fn offer(&self, query: &mut Query, swaps: &Swaps) {
         let next = query.position.batch_id.0;
         let due = self.offers.iter().find(|(at, ..)| *at == next && query.position.pending.is_none());
         let Some((_, version, kind)) = due else { return };
-        let logic = self.versions[*version].logic();
-        let answer =
-            swaps.offer(Candidate { plugin: "p".into(), logic, sink: None, kind: *kind, is_in_file: false });
-        self.answers.lock().unwrap().push(answer);
+        for _ in 0..2 {
+            let logic = self.versions[*version].logic();
+            let candidate =
+                Candidate { plugin: "p".into(), logic, sink: None, kind: *kind, is_in_file: false };
+            let mut answer = swaps.offer(candidate);
+            query.take_over().await;
+            let answer = match answer.try_recv() {
+                Ok(Err(refused)) if refused.kind() == ErrorKind::Unavailable => continue,
+                Ok(answer) => Answer::There(answer),
+                Err(_) => Answer::ToCome(answer),
+            };
+            return self.answers.lock().unwrap().push(answer);
+        }
     }
 
     /// What became of the offers.
     fn answers(&self) -> Vec<Result<SwapOutcome>> {
         let answers = std::mem::take(&mut *self.answers.lock().unwrap());
-        answers.into_iter().map(|mut answer| answer.try_recv().expect("an answer")).collect()
+        let answer = |answer| match answer {
+            Answer::There(answer) => answer,
+            Answer::ToCome(mut answer) => answer.try_recv().expect("an answer"),
+        };
+        answers.into_iter().map(answer).collect()
     }
 
     async fn run_undisturbed(&self) {
@@ -179,8 +199,8 @@ async fn swaps_happen_once_wherever_the_process_dies() {
     let all = [Version::new(1), Version::new(2), Version::new(3)];
     let outcome = dies_everywhere(&all, &[(2, 1, SwapKind::Swap), (5, 2, SwapKind::Swap)]).await;
     assert_eq!(versions(&outcome), "0: v1, 1: v1, 2: v2, 3: v2, 4: v2, 5: v3, 6: v3, 7: v3");
-    assert_eq!(outcome.rows[&BatchId(4)], ["102, 40, 2001", "1, 30, 2001"]);
-    assert_eq!(outcome.rows[&BatchId(5)], ["1, 40, 3001"]);
+    assert_eq!(outcome.rows[&BatchId(4)], ["1, 20, 2001", "101, 20, 2001"]);
+    assert_eq!(outcome.rows[&BatchId(5)], ["1, 30, 3001", "1, 40, 3001", "102, 40, 3001"]);
 }
 
 #[tokio::test]

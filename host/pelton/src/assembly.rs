@@ -22,15 +22,15 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::Stores;
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, Result, Sink, Source, StateStore, Table,
-    Trigger,
+    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink, Source, StateStore,
+    Table, Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{Span, Spanned};
-use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
+use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
@@ -91,6 +91,17 @@ pub(crate) struct Planned {
     sink: Arc<dyn Sink>,
     /// A version of a plugin that the file may name by now: it does, if the log says so.
     offered: Option<(String, Plugins)>,
+}
+
+/// What a start goes on with, given what its checkpoint says.
+struct Plans {
+    plugins: Plugins,
+    tables: BTreeMap<String, Arc<dyn Table>>,
+    /// The versions of the plugins that the file names.
+    in_file: BTreeMap<String, PluginDigest>,
+    plan: PhysicalPlan,
+    rerun: Option<(PhysicalPlan, Plugins)>,
+    sink: Arc<dyn Sink>,
 }
 
 /// A query that owns its checkpoint, and what it was made of.
@@ -185,42 +196,9 @@ impl Assembly {
         let recovered = self.recover(file, options).await?;
         let logs = |name: &str| recovered.checkpoint().source_files(name);
         let sources = self.open_sources(file, &logs).await?;
-        let same = |input: &PhysicalInput| {
-            sources.get(&input.name).is_some_and(|source| source.full_schema() == input.schema)
-        };
-        let same_inputs = planned.plan.inputs.iter().all(same);
-        let (planned, in_file) = match options.rerun_with_current_plugins {
-            true => {
-                let in_file = planned.plugins.digests();
-                (planned, in_file)
-            }
-            false => self.with_swapped_in(file, &recovered, planned).await?,
-        };
-        let is_swapped = planned.plugins.digests() != in_file;
-        let plan = match same_inputs && !is_swapped {
-            true => planned.plan,
-            // A schema was inferred, and the checkpoint remembers what was inferred first; or a plugin was swapped.
-            false => physical_plan(file, &planned.plugins, &schemas(&sources), &planned.tables)?,
-        };
-        let sink = match &self.given {
-            None if is_swapped => sink::open(file, &plan, &planned.plugins)?,
-            _ => planned.sink,
-        };
-        let rerun = match options.rerun_with_current_plugins {
-            true => None,
-            false => self.rerun_plugins(file, &recovered, &planned.plugins).await?,
-        };
-        let rerun = rerun
-            .map(|plugins| {
-                let plan = physical_plan(file, &plugins, &schemas(&sources), &planned.tables)?;
-                Ok::<_, Error>((plan, plugins))
-            })
-            .transpose()?;
-        let sink = match (&rerun, &self.given) {
-            (Some(then), None) => sink::for_rerun(file, sink, (&plan, &planned.plugins), then)?,
-            _ => sink,
-        };
         let full = schemas(&sources);
+        let plans = self.plans(file, planned, options, (&recovered, &full)).await?;
+        let Plans { plugins, tables, in_file, plan, rerun, sink } = plans;
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
         let dead_letters = match &self.given {
@@ -230,7 +208,7 @@ impl Assembly {
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
-        let logic_now = logic(&plan, &planned.plugins, &sources)?;
+        let logic_now = logic(&plan, &plugins, &sources)?;
         let state = state(file, &recovered, &logic_now, reset).await?;
         let checkpoint = Arc::clone(recovered.checkpoint().files());
         let mut query = Query::builder(recovered)
@@ -246,7 +224,7 @@ impl Assembly {
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins)
             .rerun_with_current_tables(options.rerun_with_current_tables);
-        for (name, table) in &planned.tables {
+        for (name, table) in &tables {
             query = query.table(name, Arc::clone(table));
         }
         if let Some(state) = state {
@@ -265,10 +243,51 @@ impl Assembly {
             query = query.parallelism(usize::from(threads));
         }
         let given = sources.iter().map(|(name, source)| (name.clone(), source.schema())).collect();
-        let Planned { plugins, tables, .. } = planned;
         let parts =
             Parts { plugins, tables, sources: full, given, checkpoint, plan: plan.into(), logic: logic_now };
         Ok(Assembled { query, parts })
+    }
+
+    /// The plan that goes on and, if others are needed for a micro-batch that must be repeated, the plan for that.
+    async fn plans(
+        &self,
+        file: &PipelineFile,
+        planned: Planned,
+        options: RunOptions,
+        (recovered, sources): (&Recovered, &BTreeMap<String, SchemaRef>),
+    ) -> Result<Plans> {
+        let same_inputs =
+            planned.plan.inputs.iter().all(|input| sources.get(&input.name) == Some(&input.schema));
+        let (planned, in_file) = match options.rerun_with_current_plugins {
+            true => {
+                let in_file = planned.plugins.digests();
+                (planned, in_file)
+            }
+            false => self.with_swapped_in(file, recovered, planned).await?,
+        };
+        let Planned { plugins, tables, plan, sink, .. } = planned;
+        let is_swapped = plugins.digests() != in_file;
+        let plan = match same_inputs && !is_swapped {
+            true => plan,
+            // A schema was inferred, and the checkpoint remembers what was inferred first; or a plugin was swapped.
+            false => physical_plan(file, &plugins, sources, &tables)?,
+        };
+        let sink = match &self.given {
+            None if is_swapped => sink::open(file, &plan, &plugins)?,
+            _ => sink,
+        };
+        let rerun = match options.rerun_with_current_plugins {
+            true => None,
+            false => self.rerun_plugins(file, recovered, &plugins).await?,
+        };
+        let planned_again =
+            |plugins| Ok::<_, Error>((physical_plan(file, &plugins, sources, &tables)?, plugins));
+        let rerun = rerun.map(planned_again).transpose()?;
+        let sink = match (&rerun, &self.given) {
+            (Some(then), None) => sink::for_rerun(file, sink, (&plan, &plugins), then)?,
+            _ => sink,
+        };
+        Ok(Plans { plugins, tables, in_file, plan, rerun, sink })
     }
 
     /// The plugins of a micro-batch that must be repeated, if they are not those of the pipeline file.

@@ -78,6 +78,8 @@ typedef struct {
 
 /* Functions over groups with state are in pelton_groups.h, which includes this file. */
 typedef struct pelton_group_function pelton_group_function;
+/* Sink functions are in pelton_sink.h. */
+typedef struct pelton_sink_function pelton_sink_function;
 
 #define PELTON_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define PELTON_FIELDS(array) (array), PELTON_COUNT(array)

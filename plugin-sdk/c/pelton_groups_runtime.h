@@ -1,17 +1,34 @@
 /* The interface `stateful`, in the canonical ABI by hand. Included by pelton_groups.h; not for use by hand.
  *
- * Keys, rows and state are three tables that the codec of pelton_runtime.h reads and writes.
+ * Keys, rows and the entries of each variable are tables that the codec of pelton_runtime.h reads and writes. The one
+ * state of a function without variables is a variable, too: its name is `state`.
  */
 #ifndef PELTON_GROUPS_RUNTIME_H
 #define PELTON_GROUPS_RUNTIME_H
 
+/* What is read and written of a variable. */
+typedef struct {
+    pelton_field fields[PELTON_COLUMNS_MAX]; /* the key's, then the value's */
+    uint32_t field_count;
+    pelton_row entry, removal;
+    pelton_bytes offsets;
+    uint32_t end; /* of the group's entries */
+    pelton_buffer changed, actions;
+} pelton_kept;
+
 static struct {
     const pelton_group_function *function;
-    pelton_function tables[3]; /* what the codec needs to know of keys, rows and state */
-    pelton_row key, row, state;
+    const pelton_variable *variables;
+    uint32_t variable_count;
+    pelton_variable state; /* as a variable */
+    pelton_function tables[2 + 2 * PELTON_VARIABLES_MAX]; /* what the codec needs to know */
+    pelton_row key, row;
+    pelton_kept kept[PELTON_VARIABLES_MAX];
     uint32_t group, row_end;
     bool has_timed_out, has_state, has_failed;
-    pelton_buffer failure, changed, actions, timeouts;
+    pelton_bytes fired, pending; /* timers, 24 bytes each */
+    uint32_t next_pending;
+    pelton_buffer failure, timeouts, timers;
 } pelton_grouped;
 
 static void pelton_group_texts(uint32_t at, pelton_text *name, pelton_text *doc) {
@@ -48,17 +65,66 @@ PELTON_INTERNAL bool pelton_has_timed_out(const pelton_group *group) {
     return pelton_grouped.has_timed_out;
 }
 
-PELTON_INTERNAL void pelton_note_change(uint8_t action) {
-    pelton_append(&pelton_grouped.changed, &pelton_grouped.group, 4);
-    pelton_append(&pelton_grouped.actions, &action, 1);
+PELTON_INTERNAL void pelton_note_change(uint32_t variable, uint8_t action) {
+    pelton_kept *kept = &pelton_grouped.kept[variable];
+    pelton_append(&kept->changed, &pelton_grouped.group, 4);
+    pelton_append(&kept->actions, &action, 1);
 }
-PELTON_INTERNAL void pelton_update_state(pelton_group *group) {
-    pelton_emit(group->state);
-    pelton_note_change(0);
+PELTON_INTERNAL bool pelton_next_entry(pelton_group *group, uint32_t variable) {
+    pelton_row *entry = group->entries[variable];
+    if (entry->at + 1 < pelton_grouped.kept[variable].end) return ++entry->at, true;
+    return false;
 }
-PELTON_INTERNAL void pelton_remove_state(pelton_group *group) {
+PELTON_INTERNAL void pelton_put_entry(pelton_group *group, uint32_t variable) {
+    pelton_emit(group->entries[variable]);
+    pelton_note_change(variable, 0);
+}
+PELTON_INTERNAL void pelton_remove_entry(pelton_group *group, uint32_t variable) {
+    pelton_emit(group->removals[variable]);
+    pelton_note_change(variable, 1);
+}
+PELTON_INTERNAL void pelton_clear_entries(pelton_group *group, uint32_t variable) {
     (void)group;
-    pelton_note_change(2);
+    pelton_note_change(variable, 2);
+}
+PELTON_INTERNAL void pelton_update_state(pelton_group *group) { pelton_put_entry(group, 0); }
+PELTON_INTERNAL void pelton_remove_state(pelton_group *group) { pelton_clear_entries(group, 0); }
+
+PELTON_INTERNAL uint32_t pelton_timer_at(pelton_bytes timers, uint32_t at, pelton_timer *timer) {
+    uint32_t words[3];
+    __builtin_memcpy(words, timers.bytes + 24 * at, 12);
+    timer->name = (pelton_text){(const char *)(uintptr_t)words[1], words[2]};
+    __builtin_memcpy(&timer->at, timers.bytes + 24 * at + 16, 8);
+    return words[0];
+}
+PELTON_INTERNAL bool pelton_fired(const pelton_group *group, pelton_timer *timer) {
+    (void)group;
+    return pelton_grouped.fired.length && (pelton_timer_at(pelton_grouped.fired, pelton_grouped.group, timer), true);
+}
+/* They come by group. */
+PELTON_INTERNAL bool pelton_next_timer(pelton_group *group, pelton_timer *timer) {
+    (void)group;
+    for (; pelton_grouped.next_pending < pelton_grouped.pending.length; pelton_grouped.next_pending++) {
+        uint32_t of = pelton_timer_at(pelton_grouped.pending, pelton_grouped.next_pending, timer);
+        if (of > pelton_grouped.group) return false;
+        if (of == pelton_grouped.group) return pelton_grouped.next_pending++, true;
+    }
+    return false;
+}
+PELTON_INTERNAL void pelton_change_timer(pelton_text name, bool is_set, int64_t at) {
+    uint8_t *copy = pelton_allocate(name.length ? name.length : 1);
+    __builtin_memcpy(copy, name.bytes, name.length);
+    const uint32_t words[6] = {pelton_grouped.group, (uint32_t)(uintptr_t)copy, name.length, 0, is_set, 0};
+    pelton_append(&pelton_grouped.timers, words, sizeof words);
+    pelton_append(&pelton_grouped.timers, &at, 8);
+}
+PELTON_INTERNAL void pelton_set_timer(pelton_group *group, pelton_text name, int64_t at) {
+    (void)group;
+    pelton_change_timer(name, true, at);
+}
+PELTON_INTERNAL void pelton_delete_timer(pelton_group *group, pelton_text name) {
+    (void)group;
+    pelton_change_timer(name, false, 0);
 }
 
 /* A group's timeout is noted once; the last time counts. */
@@ -120,8 +186,8 @@ PELTON_INTERNAL uint32_t *pelton_match_reads(pelton_row *row, const pelton_table
     return NULL;
 }
 
-/* The state comes as it was written. */
-PELTON_INTERNAL void pelton_match_state(pelton_row *row) {
+/* Entries come as they were written. */
+PELTON_INTERNAL void pelton_match_entries(pelton_row *row) {
     static const uint8_t layouts[] = {PELTON_BITS, PELTON_I32,   PELTON_I64,  PELTON_F64,
                                       PELTON_UTF8, PELTON_BYTES, PELTON_DAYS, PELTON_MICROS};
     uint32_t buffer = 0;
@@ -133,15 +199,47 @@ PELTON_INTERNAL void pelton_match_state(pelton_row *row) {
     }
 }
 
-/* The one variable, as a list of one. */
-PELTON_INTERNAL uint32_t *pelton_write_variable(const pelton_group_function *function) {
-    pelton_buffer value = pelton_write_schema(function->state, function->state_count, false);
-    const uint32_t words[16] = {
-        (uint32_t)(uintptr_t) "state", 5, 0 /* value-state */, PELTON_ALIGN, 0,
-        (uint32_t)(uintptr_t)value.bytes, value.length, function->state_version,
-        0, 0, 0, 0 /* no time to live */, 1 /* everything */, 0, 0, 0,
+/* Makes tables of a variable, and writes what it is: 64 bytes. */
+PELTON_INTERNAL void pelton_open_variable(uint32_t at, uint8_t *out) {
+    static const uint32_t loads[] = {1, 0, 2, 3};
+    const pelton_variable *variable = &pelton_grouped.variables[at];
+    pelton_kept *kept = &pelton_grouped.kept[at];
+    kept->field_count = variable->key_count + variable->value_count;
+    __builtin_memcpy(kept->fields, variable->keys, variable->key_count * sizeof *kept->fields);
+    __builtin_memcpy(kept->fields + variable->key_count, variable->values, variable->value_count * sizeof *kept->fields);
+    pelton_table_of(2 + 2 * at, &kept->entry, kept->fields, kept->field_count, kept->fields, kept->field_count);
+    pelton_table_of(3 + 2 * at, &kept->removal, NULL, 0, kept->fields, variable->key_count);
+    pelton_match_entries(&kept->entry);
+    pelton_text name = pelton_string(variable->name);
+    pelton_buffer value = pelton_write_schema(variable->values, variable->value_count, false), key = {0};
+    if (variable->key_count) key = pelton_write_schema(variable->keys, variable->key_count, false);
+    uint32_t words[16] = {
+        (uint32_t)(uintptr_t)name.bytes, name.length, (uint32_t)variable->kind,
+        key.length ? (uint32_t)(uintptr_t)key.bytes : PELTON_ALIGN, key.length,
+        (uint32_t)(uintptr_t)value.bytes, value.length, variable->version, variable->ttl_ms != 0,
+        0, 0, 0, loads[variable->load], variable->last, 0, 0,
     };
-    return __builtin_memcpy(pelton_allocate(sizeof words), words, sizeof words);
+    __builtin_memcpy(words + 10, &variable->ttl_ms, 8);
+    if (variable->load == PELTON_LOAD_KEYED_BY) {
+        pelton_buffer columns = {0};
+        for (uint32_t i = 0; i < variable->key_count; i++) {
+            pelton_text column = pelton_string(variable->columns[i]);
+            const uint32_t place[2] = {(uint32_t)(uintptr_t)column.bytes, column.length};
+            pelton_append(&columns, place, sizeof place);
+        }
+        words[13] = (uint32_t)(uintptr_t)columns.bytes, words[14] = variable->key_count;
+    }
+    __builtin_memcpy(out, words, sizeof words);
+}
+
+/* The variables of a function: its own, or its one state. */
+PELTON_INTERNAL void pelton_find_variables(const pelton_group_function *function) {
+    pelton_variable state = {.name = "state", .kind = PELTON_VALUE, .values = function->state,
+                             .value_count = function->state_count, .version = function->state_version};
+    pelton_grouped.state = state;
+    bool has_own = function->variable_count != 0;
+    pelton_grouped.variables = has_own ? function->variables : &pelton_grouped.state;
+    pelton_grouped.variable_count = has_own ? function->variable_count : function->state_count != 0;
 }
 
 PELTON_INTERNAL uint32_t *pelton_open_group(const pelton_group_function *function, pelton_bytes key, pelton_bytes input) {
@@ -151,23 +249,23 @@ PELTON_INTERNAL uint32_t *pelton_open_group(const pelton_group_function *functio
     pelton_table rows = pelton_header(input, PELTON_HEADER_SCHEMA, &body);
     if (!keys.at || !rows.at) return PELTON_FAIL(1, nothing, "the Arrow schema message is malformed");
     pelton_grouped.function = function;
+    pelton_find_variables(function);
     pelton_table_of(0, &pelton_grouped.key, function->keys, function->key_count, NULL, 0);
     pelton_table_of(1, &pelton_grouped.row, function->inputs, function->input_count, function->outputs,
                     function->output_count);
-    pelton_table_of(2, &pelton_grouped.state, function->state, function->state_count, function->state,
-                    function->state_count);
     pelton_buffer names = {0};
     uint32_t *failure = pelton_match(&pelton_grouped.key, &keys);
     if (!failure) failure = pelton_match_reads(&pelton_grouped.row, &rows, &names);
     if (failure) return failure;
-    pelton_match_state(&pelton_grouped.state);
     pelton_buffer output = pelton_write_schema(function->outputs, function->output_count, false);
-    uint32_t *variable = function->state_count ? pelton_write_variable(function) : NULL;
+    uint32_t count = pelton_grouped.variable_count;
+    uint8_t *variables = pelton_allocate(64 * count + 1);
+    for (uint32_t at = 0; at < count; at++) pelton_open_variable(at, variables + 64 * at);
     const uint32_t words[9] = {
         0, (uint32_t)function->form | (uint32_t)function->timeout << 8,
         (uint32_t)(uintptr_t)output.bytes, output.length,
         1, names.length ? (uint32_t)(uintptr_t)names.bytes : PELTON_ALIGN, names.length / 8,
-        variable ? (uint32_t)(uintptr_t)variable : PELTON_ALIGN, variable != NULL,
+        (uint32_t)(uintptr_t)variables, count,
     };
     __builtin_memcpy(pelton_area, words, sizeof words);
     pelton_heap.kept = pelton_heap.next;
@@ -198,54 +296,134 @@ PELTON_INTERNAL bool pelton_fits(pelton_bytes offsets, uint32_t groups, uint32_t
     return pelton_offset(offsets, groups) <= rows;
 }
 
-PELTON_INTERNAL void pelton_call_groups(uint32_t groups, pelton_bytes offsets, pelton_bytes entries) {
-    pelton_group group = {&pelton_grouped.key, &pelton_grouped.row, &pelton_grouped.state};
+/* Calls the function for the one state. Without one its fields read as null. */
+PELTON_INTERNAL void pelton_call_with_state(pelton_group *group) {
     static const uint8_t all_null[1] = {0};
+    pelton_row *state = group->state;
+    pelton_grouped.has_state = pelton_grouped.variable_count && state->at + 1 < pelton_grouped.kept[0].end;
+    if (pelton_grouped.has_state) {
+        state->at++;
+        pelton_grouped.function->call(group);
+        return;
+    }
+    const uint8_t *kept[PELTON_COLUMNS_MAX];
+    uint32_t count = pelton_grouped.variable_count ? state->function->input_count : 0;
+    for (uint32_t i = 0; i < count; i++) kept[i] = state->inputs[i].validity, state->inputs[i].validity = all_null;
+    state->at = 0;
+    pelton_grouped.function->call(group);
+    for (uint32_t i = 0; i < count; i++) state->inputs[i].validity = kept[i];
+}
+
+PELTON_INTERNAL void pelton_call_groups(uint32_t groups, pelton_bytes offsets) {
+    pelton_group group = {.key = &pelton_grouped.key, .row = &pelton_grouped.row, .state = &pelton_grouped.kept[0].entry};
+    for (uint32_t i = 0; i < PELTON_VARIABLES_MAX; i++)
+        group.entries[i] = &pelton_grouped.kept[i].entry, group.removals[i] = &pelton_grouped.kept[i].removal;
     for (uint32_t at = 0; at < groups && !pelton_grouped.has_failed; at++) {
         pelton_grouped.group = at;
         pelton_grouped.key.at = at;
         pelton_grouped.row.at = pelton_offset(offsets, at) - 1;
         pelton_grouped.row_end = pelton_offset(offsets, at + 1);
-        uint32_t entry = entries.length ? pelton_offset(entries, at) : 0;
-        pelton_grouped.has_state = entries.length && entry < pelton_offset(entries, at + 1);
-        pelton_row *state = &pelton_grouped.state;
-        if (pelton_grouped.has_state) {
-            state->at = entry;
-            pelton_grouped.function->call(&group);
-            continue;
+        for (uint32_t i = 0; i < pelton_grouped.variable_count; i++) {
+            pelton_kept *kept = &pelton_grouped.kept[i];
+            kept->entry.at = pelton_offset(kept->offsets, at) - 1;
+            kept->end = pelton_offset(kept->offsets, at + 1);
         }
-        /* Without a state its fields read as null. */
-        const uint8_t *kept[PELTON_COLUMNS_MAX];
-        uint32_t count = state->function->input_count;
-        for (uint32_t i = 0; i < count; i++) kept[i] = state->inputs[i].validity, state->inputs[i].validity = all_null;
-        state->at = 0;
-        pelton_grouped.function->call(&group);
-        for (uint32_t i = 0; i < count; i++) state->inputs[i].validity = kept[i];
+        if (pelton_grouped.function->form == PELTON_PROCESSOR) pelton_grouped.function->call(&group);
+        else pelton_call_with_state(&group);
     }
 }
 
 PELTON_INTERNAL uint32_t *pelton_answer_groups(void) {
-    pelton_row *row = &pelton_grouped.row, *state = &pelton_grouped.state;
-    uint32_t rejected = pelton_finish_rejected(row);
-    pelton_buffer rows = pelton_write_batch(row), put = {0};
-    if (state->emitted) put = pelton_write_batch(state);
-    uint32_t *changes = pelton_allocate(32);
-    const uint32_t change[8] = {
-        (uint32_t)(uintptr_t)pelton_grouped.changed.bytes, pelton_grouped.changed.length / 4,
-        (uint32_t)(uintptr_t)pelton_grouped.actions.bytes, pelton_grouped.actions.length,
-        (uint32_t)(uintptr_t)put.bytes, put.length, 0, 0,
-    };
-    __builtin_memcpy(changes, change, sizeof change);
+    pelton_row *row = &pelton_grouped.row;
+    uint32_t rejected = pelton_finish_rejected(row), count = pelton_grouped.variable_count;
+    pelton_buffer rows = pelton_write_batch(row);
+    uint8_t *changes = pelton_allocate(32 * count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        pelton_kept *kept = &pelton_grouped.kept[i];
+        pelton_buffer put = {0}, removed = {0};
+        if (kept->entry.emitted) put = pelton_write_batch(&kept->entry);
+        if (kept->removal.emitted) removed = pelton_write_batch(&kept->removal);
+        const uint32_t change[8] = {
+            (uint32_t)(uintptr_t)kept->changed.bytes, kept->changed.length / 4,
+            (uint32_t)(uintptr_t)kept->actions.bytes, kept->actions.length,
+            (uint32_t)(uintptr_t)put.bytes, put.length, (uint32_t)(uintptr_t)removed.bytes, removed.length,
+        };
+        __builtin_memcpy(changes + 32 * i, change, sizeof change);
+    }
     const uint32_t words[11] = {
         0, (uint32_t)(uintptr_t)rows.bytes, rows.length,
         (uint32_t)(uintptr_t)row->rejected.bytes, rejected,
-        (uint32_t)(uintptr_t)changes, pelton_grouped.function->state_count != 0,
+        (uint32_t)(uintptr_t)changes, count,
         (uint32_t)(uintptr_t)pelton_grouped.timeouts.bytes, pelton_grouped.timeouts.length / 16,
-        0, 0,
+        (uint32_t)(uintptr_t)pelton_grouped.timers.bytes, pelton_grouped.timers.length / 32,
     };
     __builtin_memcpy(pelton_area, words, sizeof words);
     pelton_heap.call_is_over = true;
     return pelton_area;
+}
+
+/* Finds the entries of each variable; false if they are malformed. */
+PELTON_INTERNAL bool pelton_bind_state(pelton_bytes state, uint32_t groups) {
+    if (state.length != pelton_grouped.variable_count) return false;
+    for (uint32_t i = 0; i < state.length; i++) {
+        pelton_kept *kept = &pelton_grouped.kept[i];
+        uint32_t stored;
+        kept->offsets = pelton_given(state.bytes + 16 * i + 8);
+        if (!pelton_bind(&kept->entry, pelton_given(state.bytes + 16 * i), &stored) ||
+            !pelton_fits(kept->offsets, groups, stored))
+            return false;
+        pelton_begin(&kept->entry);
+        pelton_begin(&kept->removal);
+        kept->changed = kept->actions = (pelton_buffer){0};
+    }
+    return true;
+}
+
+PELTON_INTERNAL bool pelton_are_timers(pelton_bytes timers, uint32_t groups) {
+    pelton_timer timer;
+    for (uint32_t i = 0; i < timers.length; i++)
+        if (pelton_timer_at(timers, i, &timer) >= groups) return false;
+    return true;
+}
+
+/* --- migration --- */
+
+PELTON_INTERNAL void pelton_copy_column(pelton_row *row, uint32_t column) {
+    pelton_type type = row->function->outputs[column].type;
+    if (pelton_is_null(row, column)) return;
+    if (type == PELTON_STRING || type == PELTON_BINARY) pelton_put_text(row, column, pelton_get_text(row, column));
+    else if (type == PELTON_DOUBLE) pelton_put_double(row, column, pelton_get_double(row, column));
+    else pelton_put_long(row, column, pelton_get_long(row, column));
+}
+
+/* Entries of the version before, one after the other. */
+PELTON_INTERNAL uint32_t *pelton_migrate_entries(uint32_t at, pelton_bytes old, pelton_bytes entries) {
+    static pelton_field fields[PELTON_COLUMNS_MAX];
+    static pelton_function table;
+    static pelton_row row;
+    const pelton_variable *variable = &pelton_grouped.variables[at];
+    const pelton_kept *kept = &pelton_grouped.kept[at];
+    pelton_text nothing = {"", 0};
+    __builtin_memcpy(fields, variable->keys, variable->key_count * sizeof *fields);
+    __builtin_memcpy(fields + variable->key_count, variable->old_values, variable->old_value_count * sizeof *fields);
+    const pelton_function of = {"", PELTON_TRANSFORM, "", fields, variable->key_count + variable->old_value_count,
+                                kept->fields, kept->field_count, NULL};
+    table = of;
+    row.function = &table;
+    pelton_bytes body;
+    pelton_table schema = pelton_header(old, PELTON_HEADER_SCHEMA, &body);
+    if (!schema.at) return PELTON_FAIL(1, nothing, "the Arrow schema message is malformed");
+    uint32_t *failure = pelton_match(&row, &schema), count;
+    if (failure) return failure;
+    if (!pelton_bind(&row, entries, &count)) return PELTON_FAIL(1, nothing, "the older entries are malformed");
+    pelton_begin(&row);
+    for (row.at = 0; row.at < count; row.at++) {
+        for (uint32_t i = 0; i < variable->key_count; i++) pelton_copy_column(&row, i);
+        variable->migrate(&row);
+        pelton_emit(&row);
+    }
+    pelton_buffer message = pelton_write_batch(&row);
+    return pelton_done(0, (uint32_t)(uintptr_t)message.bytes, message.length, 0, 0);
 }
 
 /* --- exports --- */
@@ -261,6 +439,11 @@ pelton_open_stateful(const char *name, uint32_t name_length, const char *config,
     if (function->key_count > PELTON_COLUMNS_MAX || function->input_count > PELTON_COLUMNS_MAX ||
         function->state_count > PELTON_COLUMNS_MAX || function->output_count > PELTON_COLUMNS_MAX)
         return PELTON_FAIL(0, wanted, "the function '", "%", "' has more than 64 columns");
+    if (function->variable_count > PELTON_VARIABLES_MAX)
+        return PELTON_FAIL(0, wanted, "the function '", "%", "' has more than 8 variables");
+    for (uint32_t i = 0; i < function->variable_count; i++)
+        if (function->variables[i].key_count + function->variables[i].value_count > PELTON_COLUMNS_MAX)
+            return PELTON_FAIL(0, wanted, "a variable of the function '", "%", "' has more than 64 fields");
     pelton_current_config = (pelton_text){config, config_length};
     return pelton_open_group(function, (pelton_bytes){key, key_length}, (pelton_bytes){input, input_length});
 }
@@ -275,23 +458,21 @@ pelton_process_groups(const uint8_t *call) {
     __builtin_memcpy(&pelton_current_clock.watermark, call + 24, 8);
     __builtin_memcpy(&pelton_current_clock.seed, call + 32, 8);
     pelton_grouped.has_timed_out = call[40] == 1;
-    pelton_bytes offsets = pelton_given(call + 60), state = pelton_given(call + 68), entries = {0};
-    uint32_t groups, rows, stored = 0;
+    pelton_bytes offsets = pelton_given(call + 60);
+    pelton_grouped.fired = pelton_given(call + 76);
+    pelton_grouped.pending = pelton_given(call + 84);
+    pelton_grouped.next_pending = 0;
+    uint32_t groups, rows;
     bool readable = pelton_bind(&pelton_grouped.key, pelton_given(call + 44), &groups) &&
                     pelton_bind(&pelton_grouped.row, pelton_given(call + 52), &rows) &&
-                    pelton_fits(offsets, groups, rows) &&
-                    state.length == (pelton_grouped.function->state_count != 0);
-    if (readable && state.length) {
-        entries = pelton_given(state.bytes + 8);
-        readable = pelton_bind(&pelton_grouped.state, pelton_given(state.bytes), &stored) &&
-                   pelton_fits(entries, groups, stored);
-    }
+                    pelton_fits(offsets, groups, rows) && pelton_bind_state(pelton_given(call + 68), groups) &&
+                    (!pelton_grouped.fired.length || pelton_grouped.fired.length == groups) &&
+                    pelton_are_timers(pelton_grouped.fired, groups) && pelton_are_timers(pelton_grouped.pending, groups);
     if (!readable) return PELTON_FAIL(1, nothing, "the groups of the call are malformed");
     pelton_begin(&pelton_grouped.row);
-    pelton_begin(&pelton_grouped.state);
     pelton_grouped.has_failed = false;
-    pelton_grouped.failure = pelton_grouped.changed = pelton_grouped.actions = pelton_grouped.timeouts = (pelton_buffer){0};
-    pelton_call_groups(groups, offsets, entries);
+    pelton_grouped.failure = pelton_grouped.timeouts = pelton_grouped.timers = (pelton_buffer){0};
+    pelton_call_groups(groups, offsets);
     if (!pelton_grouped.has_failed) return pelton_answer_groups();
     return pelton_done(1, 1, (uint32_t)(uintptr_t)pelton_grouped.failure.bytes, pelton_grouped.failure.length, 0);
 }
@@ -299,9 +480,17 @@ pelton_process_groups(const uint8_t *call) {
 __attribute__((export_name("pelton:plugin/stateful@0.1.0#migrate"))) uint32_t *
 pelton_migrate(const char *variable, uint32_t variable_length, uint32_t from, const uint8_t *old, uint32_t old_length,
                const uint8_t *entries, uint32_t entries_length) {
-    (void)from, (void)old, (void)old_length, (void)entries, (void)entries_length;
-    return PELTON_FAIL(1, ((pelton_text){variable, variable_length}), "the variable '", "%",
-                       "' was kept by another version, which this plugin cannot read");
+    pelton_text name = {variable, variable_length};
+    for (uint32_t at = 0; at < pelton_grouped.variable_count; at++) {
+        const pelton_variable *known = &pelton_grouped.variables[at];
+        if (!pelton_same(pelton_string(known->name), name) || !known->migrate || known->old_version != from) continue;
+        return pelton_migrate_entries(at, (pelton_bytes){old, old_length}, (pelton_bytes){entries, entries_length});
+    }
+    pelton_buffer version = {0};
+    pelton_append_decimal(&version, from);
+    pelton_append(&version, "", 1);
+    return PELTON_FAIL(1, name, "the variable '", "%", "' was kept in version ", (const char *)version.bytes,
+                       ", from which this plugin knows no way");
 }
 
 #endif

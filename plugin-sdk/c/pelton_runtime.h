@@ -16,12 +16,15 @@ typedef struct {
     uint32_t group_count;
     /* The name and the doc of a group function; NULL if there are none. */
     void (*group_texts)(uint32_t at, pelton_text *name, pelton_text *doc);
+    const pelton_sink_function *sinks;
+    uint32_t sink_count;
+    void (*sink_texts)(uint32_t at, pelton_text *name, pelton_text *doc);
 } pelton_plugin;
 
 static const pelton_plugin pelton_this; /* PELTON_PLUGIN fills it in */
 
 #define PELTON_PLUGIN(name, version, functions) \
-    static const pelton_plugin pelton_this = {name, version, functions, PELTON_COUNT(functions), NULL, 0, NULL};
+    static const pelton_plugin pelton_this = {name, version, functions, PELTON_COUNT(functions), NULL, 0, NULL, NULL, 0, NULL};
 
 __attribute__((import_module("pelton:plugin/host@0.1.0"), import_name("log"))) void
 pelton_host_log(uint32_t level, const char *message, uint32_t length);
@@ -265,7 +268,8 @@ PELTON_INTERNAL uint32_t *pelton_fail(uint32_t kind, const char *const *parts, p
 #define PELTON_FAIL(kind, name, ...) pelton_fail(kind, (const char *const[]){__VA_ARGS__, NULL}, name)
 
 __attribute__((export_name("pelton:plugin/describe@0.1.0#describe"))) uint32_t *pelton_describe(void) {
-    uint32_t rows = pelton_this.function_count, count = rows + pelton_this.group_count;
+    uint32_t rows = pelton_this.function_count, groups = pelton_this.group_count;
+    uint32_t count = rows + groups + pelton_this.sink_count;
     uint32_t *list = pelton_allocate(20 * count);
     for (uint32_t i = 0; i < count; i++) {
         pelton_text name, doc;
@@ -273,8 +277,11 @@ __attribute__((export_name("pelton:plugin/describe@0.1.0#describe"))) uint32_t *
         if (i < rows) {
             const pelton_function *function = &pelton_this.functions[i];
             name = pelton_string(function->name), doc = pelton_string(function->doc), kind = function->kind;
-        } else {
+        } else if (i < rows + groups) {
             pelton_this.group_texts(i - rows, &name, &doc);
+        } else {
+            pelton_this.sink_texts(i - rows - groups, &name, &doc);
+            kind = 4; /* sink */
         }
         uint32_t words[5] = {(uint32_t)(uintptr_t)name.bytes, name.length, kind,
                              (uint32_t)(uintptr_t)doc.bytes, doc.length};

@@ -1,6 +1,7 @@
 //! `cargo xtask bench state`: a count and a sum by user in user code, in Wasm, with a timeout, from files to files with a
 //! durable checkpoint; beside it the same by the native operator. Users uniform and Zipf, from a thousand to ten million.
-//! Then what small micro-batches cost on the state that is there, what they write, and how long a restart takes.
+//! Then what small micro-batches cost on the state that is there, what they write, and how long a restart takes; and how much
+//! memory a state takes that is five times as large as what it is given.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -61,6 +62,30 @@ fn main() -> Result<()> {
     for users in sizes {
         small(users, &folder)?;
     }
+    budget(&input, &folder, rows)
+}
+
+/// How many times the memory that it is given the state would take.
+const TIMES_BUDGET: u64 = 5;
+
+/// A user a row, so that the state is as large as it can be: without a bound, then with a fifth of what that took. What a
+/// run takes with few users is not the state's.
+fn budget(input: &Path, folder: &Path, rows: u64) -> Result<()> {
+    let run = |users: u64, memory: &str| {
+        let user = format!("(price * 10000 + auction * 7 + bidder) % {users}");
+        let step = format!("{PLUGIN}state: {{memory: {memory}}}\n");
+        rate(input, folder, &user, &step)
+    };
+    let (_, other) = run(1000, "64GiB")?;
+    let (_, whole) = run(rows.max(1_000_000), "64GiB")?;
+    let whole = whole.saturating_sub(other);
+    let given = (whole / TIMES_BUDGET).max(1);
+    let (rate, taken) = run(rows.max(1_000_000), &format!("{}KiB", given * 1_000_000 / 1024))?;
+    let taken = taken.saturating_sub(other);
+    println!(
+        "\na state of {whole} MB that is given {given} MB takes {taken} MB ({:.2} of them) at {rate:.0} rows/s; all else {other} MB",
+        taken as f64 / given as f64
+    );
     Ok(())
 }
 
@@ -177,8 +202,9 @@ fn delta_bytes(folder: &Path, files: u64) -> Result<u64> {
     let mut sizes = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let number = entry.file_name().to_string_lossy().parse::<u64>().unwrap_or(0);
-        sizes.push((number, entry.metadata()?.len()));
+        let name = entry.file_name();
+        let number = name.to_string_lossy().split('-').next().and_then(|number| number.parse::<u64>().ok());
+        sizes.push((number.unwrap_or(0), entry.metadata()?.len()));
     }
     sizes.sort_unstable();
     Ok(sizes.iter().rev().take(usize::try_from(files)?).map(|(_, bytes)| bytes).sum())

@@ -36,3 +36,7 @@ mod runs;
 mod swap;
 /// Static tables that change between a crash and the rerun.
 mod tables;
+/// State that a function's earlier version has left.
+mod versions;
+/// Rows that a plugin posts to a web server.
+mod webhook;

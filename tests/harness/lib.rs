@@ -1,8 +1,11 @@
 //! What the end-to-end tests and the measuring programs share: where the built things lie, and how to run
 //! the real binary. Everything here fails with a sentence that says what to do.
+#![allow(clippy::disallowed_methods, reason = "tests measure and wait; no row depends on it")]
 
 mod events;
 mod http;
+#[cfg(unix)]
+mod kafka;
 mod output;
 mod pelton;
 mod places;
@@ -11,8 +14,12 @@ mod postgres;
 
 pub use events::{BID_SCHEMA, BidFormat, write_bids};
 pub use http::{Answer, Http};
+#[cfg(unix)]
+pub use kafka::{Kafka, Message, Record};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
+#[cfg(unix)]
+pub use pelton_services::S3Server;
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use postgres::Postgres;

@@ -2,7 +2,7 @@
 
 use crate::suite::cargo;
 use crate::workspace::Workspace;
-use crate::{guests, shell};
+use crate::{guests, install, shell};
 use anyhow::Result;
 
 /// The cost of crossing the sandbox.
@@ -25,8 +25,15 @@ pub(crate) fn state(workspace: &Workspace, rows: u64) -> Result<()> {
     with_binary(workspace, "state", rows)
 }
 
+/// From a broker to a broker.
+pub(crate) fn kafka(workspace: &Workspace, rows: u64) -> Result<()> {
+    install::java()?;
+    with_binary(workspace, "kafka", rows)
+}
+
 /// A program that measures the real binary.
 fn with_binary(workspace: &Workspace, name: &str, rows: u64) -> Result<()> {
+    install::host()?;
     let mut build = cargo(workspace);
     build.args(["build", "--workspace", "--bins"]);
     shell::run(build)?;

@@ -3,7 +3,7 @@
 
 use crate::progress::heading;
 use crate::workspace::Workspace;
-use crate::{guests, shell, suite};
+use crate::{guests, install, shell, suite};
 use anyhow::{Context, Result, ensure};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,6 +13,7 @@ const PIPELINE: &str = "examples/01-flights/pipeline.yaml";
 
 /// Runs it from nothing each time: what an earlier demo left is removed first.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    install::host()?;
     guests::build_flights(workspace)?;
     heading("building pelton (the first time this takes a while: some 450 packages)");
     let mut build = suite::cargo(workspace);

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 12] = [
+const RUST: [(&str, &str); 13] = [
     ("flights-rust", "flights-rust.wasm"),
     ("redact", "redact.wasm"),
     ("sessionize", "sessionize.wasm"),
     ("running-total", "running-total.wasm"),
     ("top-k", "top-k.wasm"),
     ("dedup-key", "dedup-key.wasm"),
+    ("webhook", "webhook.wasm"),
     ("conformance-guest", "conformance.wasm"),
     ("pelton-bench-guest", "bench.wasm"),
     ("pelton-groups-guest", "groups.wasm"),
@@ -37,6 +38,8 @@ pub(crate) fn build_all(workspace: &Workspace) -> Result<()> {
     }
     c_guest(workspace, "flights-c")?;
     c_guest(workspace, "totals-c")?;
+    c_guest(workspace, "visits-c")?;
+    c_guest(workspace, "post-c")?;
     wat_guest(workspace)?;
     eprintln!("   plugins: {}", workspace.shown(&workspace.plugins()));
     Ok(())

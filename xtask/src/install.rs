@@ -1,5 +1,6 @@
-//! Makes sure of the compilers for guests and of the database of the tests: uses what is there, installs what can be installed without a
-//! question, and otherwise says what to do. Every step has a time limit: nothing here hangs.
+//! Makes sure of the compilers, of what builds the libraries in C, and of the services of the tests: uses what is there,
+//! installs what can be installed without a question, and otherwise says what to do. Every step has a time limit:
+//! nothing here hangs.
 
 use crate::progress::Step;
 use crate::shell::{command, run_within};
@@ -81,6 +82,40 @@ pub(crate) fn clang() -> Result<Clang> {
     };
     apt_install(&["clang", "lld"]).with_context(|| missing.to_string())?;
     Ok(Clang::find()?)
+}
+
+/// What builds librdkafka and OpenSSL, which come as sources with their crates.
+pub(crate) fn host() -> Result<()> {
+    const NEEDED: [(&[&str], &str); 5] = [
+        (&["cc", "gcc", "clang"], "gcc"),
+        (&["c++", "g++", "clang++"], "g++"),
+        (&["cmake"], "cmake"),
+        (&["make"], "make"),
+        (&["perl"], "perl"),
+    ];
+    programs(&NEEDED, "building Pelton takes a C and a C++ compiler, CMake, make and Perl")
+}
+
+/// What fetches and runs the Kafka broker and the S3 store of the tests.
+pub(crate) fn java() -> Result<()> {
+    const NEEDED: [(&[&str], &str); 2] = [(&["java"], "openjdk-17-jre-headless"), (&["mvn"], "maven")];
+    programs(&NEEDED, "the tests' Kafka broker and S3 store come from Maven and run on Java 17 or later")
+}
+
+/// Programs, by any of their names, and the packages that have them.
+fn programs(needed: &[(&[&str], &str)], why: &str) -> Result<()> {
+    let missing = || {
+        let missing = needed.iter().filter(|(names, _)| on_path(names.iter().copied()).is_none());
+        missing.map(|(_, package)| *package).collect::<Vec<_>>()
+    };
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    apt_install(&packages).context(why.to_owned())?;
+    let still = missing();
+    ensure!(still.is_empty(), "{} installed, but not found in PATH", still.join(", "));
+    Ok(())
 }
 
 /// PostgreSQL's server, which the tests of its sink start themselves.

@@ -6,6 +6,8 @@ mod demo;
 mod docs;
 mod guests;
 mod install;
+#[cfg(unix)]
+mod kafka;
 mod progress;
 mod shell;
 mod suite;
@@ -38,6 +40,13 @@ enum Task {
         /// How many times over
         #[arg(long, default_value_t = 1)]
         rounds: u64,
+    },
+    /// Run a Kafka broker of its own until Ctrl-C: for trying things out
+    #[cfg(unix)]
+    Kafka {
+        /// The port of the loopback device that it listens on
+        #[arg(long, default_value_t = 9092)]
+        port: u16,
     },
     /// Build every plugin to target/plugins
     Plugins,
@@ -83,6 +92,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo => demo::run(&workspace),
         Task::Test { cargo } => suite::run(&workspace, &cargo),
         Task::Soak { rounds } => suite::soak(&workspace, rounds),
+        #[cfg(unix)]
+        Task::Kafka { port } => kafka::run(port),
         Task::Plugins => guests::build_all(&workspace),
         Task::Bench { what: Bench::Boundary, .. } => bench::boundary(&workspace),
         Task::Bench { what: Bench::File, rows } => bench::file(&workspace, rows),

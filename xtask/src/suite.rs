@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// Runs them.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    install::host()?;
+    install::java()?;
     guests::build_all(workspace)?;
     install::postgres()?;
     heading("cargo test --workspace");

@@ -19,6 +19,7 @@ pub(crate) use number::parse_i64;
 pub(crate) use time::{Zone, parse_date, parse_timestamp};
 
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use async_trait::async_trait;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Decoded, Error, MalformedPolicy, Result};
 use std::sync::Arc;
@@ -42,14 +43,21 @@ pub struct Input<'a> {
 }
 
 /// A format that decodes records to rows of one schema.
+#[async_trait]
 pub trait Decoder: Send + Sync {
     /// The schema of the batches.
     fn schema(&self) -> SchemaRef;
     /// Decodes a piece of a file.
     fn decode(&self, input: &Input<'_>) -> Result<Decoded>;
     /// Decodes records that come one by one (messages, request bodies): a slice is a record, whatever
-    /// line breaks are in it. `position` names the n-th for messages and dead letters.
+    /// line breaks are in it. `position` names the n-th for messages and dead letters. [`Decoded::records`] says which
+    /// of them each row comes of.
     fn decode_records(&self, records: &[&[u8]], position: &dyn Fn(u64) -> String) -> Result<Decoded>;
+    /// Fetches what decoding these records will need and is not there yet (schemas of a registry). Called by sources
+    /// while they read; decoding itself does no I/O.
+    async fn prepare(&self, _records: &[&[u8]]) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What every format's decoder must know.

@@ -89,6 +89,28 @@ pub enum Encoder {
     Parquet(ParquetEncoder),
 }
 
+/// Rows encoded one by one: what a message or a request body holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Records {
+    /// One after the other.
+    pub bytes: Vec<u8>,
+    /// Where each ends: record `i` is `bytes[ends[i - 1]..ends[i]]`.
+    pub ends: Vec<usize>,
+}
+
+impl Records {
+    /// The bytes of the n-th.
+    pub fn get(&self, nth: usize) -> Option<&[u8]> {
+        let start = nth.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.bytes.get(start..*self.ends.get(nth)?)
+    }
+
+    /// What was appended to `bytes` since the last record is one.
+    pub(crate) fn close(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
 /// A piece of a file that was encoded apart from the others.
 pub(crate) enum Encoded {
     /// As it goes into the file.
@@ -147,6 +169,24 @@ impl Encoder {
             Self::Parquet(encoder) => return encoder.row_group(rows).map(Encoded::RowGroup),
         };
         Ok(Encoded::Bytes(compression.apply(out)?))
+    }
+
+    /// Encodes every row on its own, without what separates rows in a file, and uncompressed: messages are compressed
+    /// by whoever sends them. A format that only files have is refused.
+    pub fn encode_records(&self, rows: &RecordBatch) -> Result<Records> {
+        let mut out = Records {
+            bytes: Vec::with_capacity(first_guess(std::slice::from_ref(rows))),
+            ..Records::default()
+        };
+        match self {
+            Self::Json(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Csv(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Text(encoder) => encoder.encode_records(rows, &mut out)?,
+            Self::Parquet(_) => {
+                return Err(Error::invalid("format parquet is one of files, not of messages"));
+            }
+        }
+        Ok(out)
     }
 }
 

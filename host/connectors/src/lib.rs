@@ -5,6 +5,7 @@
 
 pub mod decode;
 pub mod encode;
+pub mod kafka;
 pub mod sink;
 pub mod source;
 pub mod table;

@@ -5,6 +5,7 @@
 
 pub mod console;
 pub mod file;
+pub mod kafka;
 pub mod memory;
 pub mod plugin;
 pub mod postgres;
@@ -12,6 +13,7 @@ mod table;
 
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 pub use file::{CommittedFile, FileSink, FileSinkOptions, committed_files};
+pub use kafka::{KafkaSink, KafkaSinkOptions};
 pub use memory::MemorySink;
 pub use plugin::PluginSink;
 pub use postgres::{PostgresSink, PostgresSinkOptions};

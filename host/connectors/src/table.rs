@@ -151,7 +151,7 @@ async fn read(name: &str, source: &FileSource, files: &Value) -> Result<RecordBa
     let mut batches = Vec::new();
     while let Some(block) = blocks.try_next().await? {
         let decoded = tokio::task::spawn_blocking(move || block.decode()).await;
-        let Decoded { batches: more, dead_letters, dropped_rows } =
+        let Decoded { batches: more, dead_letters, dropped_rows, .. } =
             decoded.map_err(|e| Error::internal(format!("reading the table '{name}' failed: {e}")))??;
         let lost = dead_letters.len() as u64 + dropped_rows;
         if lost > 0 {

@@ -59,5 +59,8 @@ pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Block, BlockStream, Decoded, PartitionStatus, ReadLimit, Source};
 pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, StateUsage, shard_of};
-pub use state_layout::{DEFINITION_WORDS, StateColumn, StateFact, StateLayout, VariableLayout};
+pub use state_layout::{
+    DEFINITION_WORDS, KIND_WITH_VARIABLES, StateColumn, StateFact, StateLayout, VariableLayout,
+    VariableTables,
+};
 pub use table::{Table, TableRows, TableVersion};

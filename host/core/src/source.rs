@@ -78,6 +78,8 @@ pub struct Decoded {
     pub dead_letters: Vec<DeadLetter>,
     /// Records that did not decode and that the source's policy drops.
     pub dropped_rows: u64,
+    /// Of records that were decoded one by one (messages): which of them each row comes of, over all batches. Else empty.
+    pub records: Vec<u32>,
 }
 
 /// How much of what is available a micro-batch may take.

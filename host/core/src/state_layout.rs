@@ -13,6 +13,10 @@ use std::fmt;
 /// words: definitions in different words say nothing about each other.
 pub const DEFINITION_WORDS: u32 = 1;
 
+/// The kind of an operator that keeps its state by variable: each has tables of its own, so one more or fewer leaves the
+/// others as they are.
+pub const KIND_WITH_VARIABLES: &str = "transformWithState";
+
 /// The state of one operator. Spark compares only the types of keys and values, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateLayout {
@@ -72,6 +76,9 @@ pub struct VariableLayout {
     pub value: Vec<StateColumn>,
     /// Which of the value's fields may be null, by position.
     pub nullable: Vec<bool>,
+    /// The function no longer declares it: its entries are kept, and nothing is added to them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set_aside: bool,
 }
 
 impl VariableLayout {
@@ -87,7 +94,27 @@ impl VariableLayout {
             key: columns(&variable.key),
             value: columns(&variable.value),
             nullable: variable.value.fields().iter().map(|field| field.is_nullable()).collect(),
+            set_aside: false,
         }
+    }
+}
+
+/// The tables with the entries of a variable of an operator that keeps state by variable: the entries themselves, a list's
+/// elements, and what expires when.
+pub struct VariableTables {
+    /// A value or an entry of a map each; of lists where they begin and end.
+    pub entries: String,
+    /// The elements of lists.
+    pub items: String,
+    /// When entries expire.
+    pub expiry: String,
+}
+
+impl VariableTables {
+    /// Those of a variable.
+    pub fn new(operator: &str, variable: &str) -> Self {
+        let entries = format!("{operator}/state/{variable}");
+        Self { items: format!("{entries}/items"), entries, expiry: format!("{operator}/expiry/{variable}") }
     }
 }
 
@@ -95,7 +122,8 @@ impl VariableLayout {
 impl fmt::Display for VariableLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = if self.key.is_empty() { String::new() } else { format!("({}) to ", columns(&self.key)) };
-        write!(f, "{}: {} v{} {key}({})", self.name, self.kind, self.version, columns(&self.value))
+        write!(f, "{}: {} v{} {key}({})", self.name, self.kind, self.version, columns(&self.value))?;
+        if self.set_aside { f.write_str(", set aside") } else { Ok(()) }
     }
 }
 

@@ -11,10 +11,10 @@ use crate::reset::{self, Carried, ResetState};
 use crate::swap::{KeptPlugins, Swaps, carried_on};
 use crate::trigger;
 use crate::watermark::{Recorded, WatermarkTracker};
-use pelton_checkpoint::{Checkpoint, LayoutId, Resume};
+use pelton_checkpoint::{Checkpoint, Resume};
 use pelton_core::{
-    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateLayout,
-    StateStore, Table, Trigger, WatermarkPolicy,
+    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
+    Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -268,15 +268,19 @@ impl QueryBuilder {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
         if let Some(state) = &mut self.state {
-            carried.anew.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+            carried.clear(state.as_mut())?;
         }
+        // A micro-batch that runs again leaves what its own plugins describe.
+        let rerun_layouts = rerun_logic.as_ref().map(|rerun| carried.recorded(layouts(rerun), &carried.then));
+        let before = rerun_layouts.as_deref().unwrap_or(&carried.then);
+        let recorded = carried.recorded(layouts(&logic), before);
         let next = resume.last_committed().map_or(BatchId::FIRST, BatchId::next);
         let kept_plugins = KeptPlugins::new(checkpoint.kept_plugins().await?, next);
         let (mut layout, mut rerun_layout) = (None, None);
         if self.state.is_some() {
-            layout = Some(keep_layouts(&checkpoint, &logic, &carried.aside).await?);
-            if let Some(rerun) = &rerun_logic {
-                rerun_layout = Some(keep_layouts(&checkpoint, rerun, &carried.aside).await?);
+            layout = Some(checkpoint.save_layouts(&recorded).await?);
+            if let Some(rerun) = &rerun_layouts {
+                rerun_layout = Some(checkpoint.save_layouts(rerun).await?);
             }
         }
         sink.open(sink_context(&checkpoint, &resume, &logic, self.output_mode)).await?;
@@ -290,7 +294,7 @@ impl QueryBuilder {
             logic: Arc::new(logic),
             layout,
             committed_layout,
-            aside: carried.aside,
+            recorded,
             swaps: self.swaps,
             swapped,
             swapping: None,
@@ -344,7 +348,10 @@ impl QueryBuilder {
         if self.rerun_with_current_plugins {
             return Ok((None, carried));
         }
-        fit::check_rerun(*batch_id, entry, self.rerun_logic.as_ref().unwrap_or(logic), logic, accepted)?;
+        let rerun = self.rerun_logic.as_ref().unwrap_or(logic);
+        let mut leaves = carried.recorded(layouts(rerun), &carried.then);
+        leaves.retain(|layout| !layout.set_aside);
+        fit::check_rerun(*batch_id, entry, (rerun, &leaves), logic, accepted)?;
         Ok((self.rerun_logic.take(), carried))
     }
 
@@ -368,11 +375,6 @@ impl QueryBuilder {
         let marks = last.map(|commit| commit.watermarks.clone()).unwrap_or_default();
         WatermarkTracker::new(logic.dataflow.watermarks(), policy, &Recorded { marks, partitions, query_ms })
     }
-}
-
-/// Keeps what the state consists of with these steps, and with what is set aside.
-async fn keep_layouts(checkpoint: &Checkpoint, logic: &Logic, aside: &[StateLayout]) -> Result<LayoutId> {
-    checkpoint.save_layouts(&[layouts(logic), aside.to_vec()].concat()).await
 }
 
 fn sink_context(

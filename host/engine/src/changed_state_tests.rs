@@ -163,6 +163,18 @@ async fn a_reset_operator_begins_with_nothing_and_goes_on_from_the_offsets() {
 }
 
 #[tokio::test]
+async fn a_reset_does_not_wait_for_rows() {
+    let mut test = test();
+    let script = [StartStream, add(&[(1, 3)]), ProcessAllAvailable, StopStream, SetLogic(windows_of(20))];
+    test.run(script).await.unwrap();
+    test.reset_state(ResetState::Everything);
+    test.run([StartStream, ProcessAllAvailable, StopStream]).await.unwrap();
+    // It has happened: the changed query goes on with what it has kept itself.
+    test.reset_state(ResetState::Nothing);
+    test.run([StartStream, add(&[(1, 5), (1, 60)]), check_answer(["1, 20, 1"])]).await.unwrap();
+}
+
+#[tokio::test]
 async fn state_that_is_set_aside_stays_and_does_not_come_back_by_itself() {
     let mut test = test();
     let without = Logic::new(pass_through(event_schema()));

@@ -7,7 +7,8 @@
 //! | another meaning of the same types: keys, functions, windows, conditions | refused, unless the file accepts it |
 //! | types of keys or values, their number or order; the form of the entries | refused |
 //! | a variable of a plugin's function: a new version, nullable fields more, the whole variable more or fewer | allowed, with a note |
-//! | a variable of a plugin's function: other types of the same version, another kind or map key | refused |
+//! | a variable of a plugin's function: other types of the same version, no NULL any more, another kind or map key | refused |
+//! | a variable that was dropped is back | refused, until its state is dropped, too |
 //! | an operator more, fewer, or of another kind | refused |
 //!
 //! Spark compares types alone, so the third row is silent there. Called by the builder before anything runs.

@@ -1,6 +1,7 @@
 //! The table of changes: what was kept, what would be kept, what is said to it.
 
 use super::*;
+use pelton_core::KIND_WITH_VARIABLES;
 use pelton_core::{DEFINITION_WORDS, VariableKind, VariableLayout};
 
 fn columns(text: &str) -> Vec<StateColumn> {
@@ -198,6 +199,7 @@ fn function() -> StateLayout {
         key: Vec::new(),
         value: columns("n: long, sum: long"),
         nullable: vec![false, false],
+        set_aside: false,
     };
     let seen = VariableLayout {
         name: "seen".into(),
@@ -207,7 +209,12 @@ fn function() -> StateLayout {
         nullable: vec![true],
         ..total.clone()
     };
-    StateLayout { values: columns("timeout: event time"), variables: vec![total, seen], ..sums() }
+    StateLayout {
+        kind: KIND_WITH_VARIABLES.into(),
+        values: columns("timeout: event time"),
+        variables: vec![total, seen],
+        ..sums()
+    }
 }
 
 #[test]
@@ -237,6 +244,9 @@ fn variables_go_on_where_their_function_can_read_them() {
     let narrow =
         changed(|v| (v.value, v.nullable) = (columns("n: long, sum: long, max: long"), vec![false; 3]));
     assert!(refused(&narrow).message().contains("the new field `max: long` cannot be null"));
+    let mut null = function();
+    null.variables[1].nullable = vec![false];
+    assert!(refused(&[null]).message().contains("`n: long` may be null in what is stored and could not be"));
     let kind = refused(&changed(|v| v.kind = VariableKind::List));
     assert!(kind.message().contains("'total' was a value and would now be a list"), "{kind}");
     assert!(refused(&changed(|v| v.version = 1)).message().contains("stored in version 2"));
@@ -250,4 +260,29 @@ fn variables_go_on_where_their_function_can_read_them() {
             .message()
             .contains("`timeout: event time` and would now be `timeout: processing time`")
     );
+}
+
+#[test]
+fn a_variable_that_was_dropped_does_not_come_back_by_itself() {
+    let mut then = function();
+    then.variables[1].set_aside = true;
+    let back = goes_on(&[then.clone()], &[function()], &BTreeSet::new()).unwrap_err();
+    assert!(back.message().contains("the variable 'seen' of the operator 'sql.aggregate' is back"), "{back}");
+    assert!(back.hint_text().unwrap().contains("--reset-state sql.aggregate.seen"), "{back:?}");
+    let mut now = function();
+    now.variables.truncate(1);
+    assert_eq!(goes_on(&[then], &[now], &BTreeSet::new()).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_one_value_of_a_group_is_not_dropped_or_renamed() {
+    let function = || StateLayout { kind: "flatMapGroupsWithState".into(), ..function() };
+    let refused = |change: fn(&mut StateLayout)| {
+        let mut now = function();
+        change(&mut now);
+        goes_on(&[function()], &[now], &BTreeSet::new()).unwrap_err()
+    };
+    let expected = "the value of a group has another name";
+    assert!(refused(|now| now.variables.truncate(1)).message().contains(expected));
+    assert!(refused(|now| now.variables[1].name = "v".into()).message().contains(expected));
 }

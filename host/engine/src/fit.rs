@@ -7,7 +7,7 @@ use crate::query::{Input, Logic, layouts};
 use crate::recover::Recovered;
 use crate::reset::Carried;
 use pelton_checkpoint::OffsetEntry;
-use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, suggest};
+use pelton_core::{BatchId, Dataflow, Error, OutputMode, Result, Sink, StateLayout, suggest};
 use std::collections::BTreeSet;
 
 pub(crate) fn check_inputs(inputs: &[Input]) -> Result<()> {
@@ -129,11 +129,12 @@ pub(crate) fn check_sink_of_rerun(batch_id: BatchId, entry: &OffsetEntry, sink: 
     }
 }
 
-/// A micro-batch that runs again must run the code that it ran the first time.
+/// A micro-batch that runs again must run the code that it ran the first time. `rerun`: that, and the state that it
+/// leaves.
 pub(crate) fn check_rerun(
     batch_id: BatchId,
     entry: &OffsetEntry,
-    rerun: &Logic,
+    (rerun, leaves): (&Logic, &[StateLayout]),
     logic: &Logic,
     accepted: &BTreeSet<String>,
 ) -> Result<()> {
@@ -148,7 +149,7 @@ pub(crate) fn check_rerun(
         (then, now) if then.schema() != now.schema() => "gives the sink other columns",
         (then, now) if names(then) != names(now) => "has other stateful operators or watermarks",
         // What comes after it goes on with its state.
-        _ => return compatible::goes_on(&layouts(rerun), &layouts(logic), accepted).map(|_| ()),
+        _ => return compatible::goes_on(leaves, &layouts(logic), accepted).map(|_| ()),
     };
     Err(Error::invalid(format!(
         "micro-batch {batch_id} must first be finished with the plugins it was begun with, but the changed pipeline \

@@ -203,8 +203,12 @@ impl Query {
     }
 
     /// Whether the watermark has moved since the last micro-batch to where something expires or becomes final, or time
-    /// has moved to where something falls due. Not before this run's first micro-batch, as in Spark.
+    /// has moved to where something falls due. Not before this run's first micro-batch, as in Spark; but a reset, which
+    /// counts with that one, does not wait for rows.
     fn wants_batch_without_data(&self, planned: &WatermarkTracker, time_ms: i64) -> bool {
+        if !self.position.has_run && !self.reset.is_empty() && self.position.batch_id != BatchId::FIRST {
+            return true;
+        }
         let (ran_with, next) = (self.position.last_watermark_ms, planned.current_ms());
         self.no_data_batches
             && self.position.has_run

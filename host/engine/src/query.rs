@@ -88,8 +88,8 @@ pub struct Query {
     pub(crate) layout: Option<LayoutId>,
     /// What the state of the last committed micro-batch consists of, if that is recorded.
     pub(crate) committed_layout: Option<LayoutId>,
-    /// The operators whose state is set aside.
-    pub(crate) aside: Vec<StateLayout>,
+    /// The same, in full: with what is set aside.
+    pub(crate) recorded: Vec<StateLayout>,
     /// Where versions of plugins come from while the query runs.
     pub(crate) swaps: Swaps,
     /// The plugins of `logic` that were swapped, as the next entry of the log has them.

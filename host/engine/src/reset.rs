@@ -6,7 +6,10 @@
 use crate::query::Logic;
 use pelton_checkpoint::Resume;
 use pelton_core::suggest::did_you_mean;
-use pelton_core::{Error, Result, StateLayout, StateOp, StateShard, StateStore};
+use pelton_core::{
+    Error, KIND_WITH_VARIABLES, Result, StateLayout, StateOp, StateShard, StateStore, VariableLayout,
+    VariableTables,
+};
 use std::collections::BTreeSet;
 
 /// Entries that are looked at in one go.
@@ -21,7 +24,7 @@ pub enum ResetState {
     #[default]
     Nothing,
     /// These, by name. One that the pipeline no longer has is let go: its state is set aside, and dropped when it is named
-    /// again.
+    /// again. `OPERATOR.VARIABLE` is one variable of a processor, in use or set aside.
     Operators(BTreeSet<String>),
     /// All: the query goes on from its offsets as if it had kept nothing. The state need not be opened.
     Everything,
@@ -67,6 +70,8 @@ pub(crate) struct Carried {
     /// Those whose tables are emptied: of the pipeline those that begin with empty state, and what was set aside and
     /// goes.
     pub(crate) anew: Vec<String>,
+    /// Variables that are emptied: of which operator, and its name.
+    pub(crate) anew_variables: Vec<(String, String)>,
     /// All that the reset is about, by name: a rerun resets the same.
     pub(crate) named: Vec<String>,
 }
@@ -75,14 +80,18 @@ pub(crate) struct Carried {
 pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -> Result<Carried> {
     let now = crate::query::layouts(logic);
     if let ResetState::Operators(names) = reset {
-        let known: BTreeSet<&str> = then.iter().chain(&now).map(|layout| layout.name.as_str()).collect();
+        let known: BTreeSet<String> = then.iter().chain(&now).flat_map(names_in).collect();
         if let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) {
-            let near = did_you_mean(unknown, known.iter().copied());
+            let near = did_you_mean(unknown, known.iter().map(String::as_str));
             return Err(Error::invalid(format!("no operator '{unknown}' keeps state{near}"))
                 .hint("`pelton state ls` lists them"));
         }
     }
-    let all = then.iter().chain(&now).map(|layout| layout.name.clone()).filter(|name| reset.names(name));
+    let all = then.iter().chain(&now).flat_map(|layout| match reset {
+        ResetState::Everything => vec![layout.name.clone()],
+        _ => names_in(layout),
+    });
+    let all = all.filter(|name| reset.names(name));
     let named: BTreeSet<String> = all.collect();
     if !named.is_empty() {
         let names = named.iter().cloned().collect::<Vec<_>>().join(", ");
@@ -108,7 +117,10 @@ pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -
                 ))
                 .hint(format!("start once with --reset-state {} to begin with empty state", layout.name)));
             }
-            false => carried.then.push(layout.clone()),
+            false => {
+                let kept = carried.variables(layout, &now, reset);
+                carried.then.push(kept);
+            }
         }
     }
     for layout in now {
@@ -120,8 +132,65 @@ pub(crate) fn carried(then: &[StateLayout], logic: &Logic, reset: &ResetState) -
     Ok(carried)
 }
 
+/// What a reset can name in an operator: itself, and its variables.
+fn names_in(layout: &StateLayout) -> Vec<String> {
+    let has_variables = layout.kind == KIND_WITH_VARIABLES;
+    let variables = layout.variables.iter().filter(|_| has_variables);
+    let variables = variables.map(|variable| variable_name(layout, &variable.name));
+    std::iter::once(layout.name.clone()).chain(variables).collect()
+}
+
+fn variable_name(layout: &StateLayout, variable: &str) -> String {
+    format!("{}.{variable}", layout.name)
+}
+
+impl Carried {
+    /// What an operator goes on with: all but the variables that begin anew.
+    fn variables(&mut self, then: &StateLayout, now: &[StateLayout], reset: &ResetState) -> StateLayout {
+        let mut kept = then.clone();
+        let declared = now.iter().filter(|now| now.name == then.name).flat_map(|now| &now.variables);
+        let declared = declared.map(|variable| &variable.name);
+        let mut all: BTreeSet<&String> = then.variables.iter().map(|variable| &variable.name).collect();
+        all.extend(declared);
+        for name in all.into_iter().filter(|name| reset.names(&variable_name(then, name))) {
+            self.anew_variables.push((then.name.clone(), name.clone()));
+            kept.variables.retain(|variable| variable.name != *name);
+        }
+        kept
+    }
+
+    /// What the checkpoint says from now on of the state of operators as they are described `now`: of those that they had
+    /// `before`, too, as far as state of them is kept.
+    pub(crate) fn recorded(&self, mut now: Vec<StateLayout>, before: &[StateLayout]) -> Vec<StateLayout> {
+        for layout in &mut now {
+            let known: BTreeSet<String> =
+                layout.variables.iter().map(|variable| variable.name.clone()).collect();
+            let before = before.iter().filter(|before| before.name == layout.name);
+            let gone = before.flat_map(|before| &before.variables).filter(|old| !known.contains(&old.name));
+            let gone = gone.map(|old| VariableLayout { set_aside: true, ..old.clone() });
+            layout.variables.extend(gone);
+        }
+        now.extend(self.aside.iter().cloned());
+        now
+    }
+
+    /// Empties what begins anew. Counts once the next micro-batch is committed.
+    pub(crate) fn clear(&self, state: &mut dyn StateStore) -> Result<()> {
+        self.anew.iter().try_for_each(|operator| clear(state, operator))?;
+        for (operator, variable) in &self.anew_variables {
+            let tables = VariableTables::new(operator, variable);
+            for shard in state.shards() {
+                [&tables.entries, &tables.items, &tables.expiry]
+                    .iter()
+                    .try_for_each(|table| empty(shard, table))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Empties the tables of an operator. Counts once the next micro-batch is committed.
-pub(crate) fn clear(state: &mut dyn StateStore, operator: &str) -> Result<()> {
+fn clear(state: &mut dyn StateStore, operator: &str) -> Result<()> {
     let prefix = format!("{operator}/");
     let tables: Vec<String> = state.tables().into_iter().filter(|table| table.starts_with(&prefix)).collect();
     for shard in state.shards() {

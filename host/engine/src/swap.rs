@@ -24,7 +24,7 @@ pub(crate) use kept::KeptPlugins;
 pub use record::in_force;
 pub(crate) use record::{carried_on, committed};
 
-use crate::query::{Logic, Query, layouts};
+use crate::query::{Logic, Query};
 use pelton_core::{BatchId, Error, PluginDigest, Result, Sink, SinkContext};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -269,6 +269,7 @@ impl Query {
         if kind == SwapKind::Rollback {
             check::is_before(&plugin, &to, known)?;
         }
+        let recorded = check::recorded(&plugin, &self.recorded, &logic)?;
         for note in check::notes(&self.logic, &logic)? {
             tracing::info!("{note}");
         }
@@ -276,8 +277,7 @@ impl Query {
         self.checkpoint.save_plugin(&to, &code).await?;
         let mut layout = None;
         if self.layout.is_some() {
-            let all = [layouts(&logic), self.aside.clone()].concat();
-            layout = Some(self.checkpoint.save_layouts(&all).await?);
+            layout = Some(self.checkpoint.save_layouts(&recorded).await?);
         }
         if let Some(sink) = sink {
             sink.open(self.sink_context(&logic)).await?;
@@ -296,6 +296,7 @@ impl Query {
         let swapped = record::swapped(known, change);
         self.swapped.insert(plugin, swapped);
         self.layout = layout;
+        self.recorded = recorded;
         self.logic = Arc::new(logic);
         self.tell_plugins();
         Ok((from, to))

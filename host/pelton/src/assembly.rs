@@ -5,6 +5,7 @@
 
 mod candidate;
 mod given;
+mod kafka;
 mod plugins;
 mod sample;
 mod sink;
@@ -13,6 +14,7 @@ mod table;
 
 pub(crate) use candidate::Parts;
 pub(crate) use given::{Given, GivenSource};
+pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use sample::{Migrated, migrated};
 pub(crate) use source::format_options;
@@ -138,7 +140,11 @@ impl Assembly {
     pub(crate) fn new(arguments: &PipelineArgs, files: &[PipelineFile]) -> Result<Self> {
         let overrides = Overrides::new(&arguments.plugins, files)?;
         let stores = Stores::new(std::env::vars());
-        Ok(Self { host: crate::plugins::host()?, stores, overrides, given: None, reset: ResetState::Nothing })
+        let host = match arguments.fresh_instances {
+            true => crate::plugins::host_of_fresh_instances()?,
+            false => crate::plugins::host()?,
+        };
+        Ok(Self { host, stores, overrides, given: None, reset: ResetState::Nothing })
     }
 
     /// The queries' sources, sink, clock and checkpoint are these, whatever their files say.

@@ -100,6 +100,10 @@ pub(crate) struct PipelineArgs {
     /// Take a plugin from another file than the pipeline file says
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: slow, and the rows must not change by it. It finds functions that
+    /// keep something between calls which they ought to keep in their state
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -141,7 +145,12 @@ pub(crate) struct StateArgs {
 impl StateArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: self.plugins.clone() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -204,7 +213,12 @@ pub(crate) struct CheckpointArgs {
 impl CheckpointArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: Vec::new() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: Vec::new(),
+            fresh_instances: false,
+        }
     }
 }
 
@@ -251,8 +265,8 @@ pub(crate) struct RunArgs {
     /// those it was begun with: the way out if those fail on it
     #[arg(long)]
     pub(crate) rerun_with_current_plugins: bool,
-    /// Forget the state of this operator and begin with empty state; may be given several times. An operator that the
-    /// pipeline no longer has is let go: its state is set aside
+    /// Forget the state of this operator, or of this variable of a function (OPERATOR.VARIABLE), and begin with empty
+    /// state; may be given several times. An operator that the pipeline no longer has is let go: its state is set aside
     #[arg(long, value_name = "OPERATOR", conflicts_with_all = ["batch", "new_lineage"])]
     pub(crate) reset_state: Vec<String>,
     /// Forget the state of all operators, and go on from where the sources were read to
@@ -393,6 +407,9 @@ pub(crate) struct ScriptArgs {
     /// Take a plugin from another file than the pipelines say
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
     pub(crate) plugins: Vec<(String, String)>,
+    /// Make a new instance of a plugin for every call: what the scripts expect must come all the same
+    #[arg(long)]
+    pub(crate) fresh_instances: bool,
 }
 
 /// What `test` prints on stdout.
@@ -456,6 +473,9 @@ pub(crate) struct NewArgs {
     /// The language
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub(crate) lang: Language,
+    /// Begin with a function over groups of rows that keeps state, not with functions over rows
+    #[arg(long)]
+    pub(crate) stateful: bool,
 }
 
 /// A language that `plugin new` and `plugin build` know. Others compile to Wasm in their own ways.
@@ -478,8 +498,10 @@ pub(crate) struct BuildArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'")]
+#[command(after_help = "Examples:
+  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'
+  pelton plugin inspect totals.wasm --function spent --key 'user: string' \\
+    --input-schema 'user: string, cents: long, ts: timestamp'")]
 pub(crate) struct InspectArgs {
     /// The plugin: .wasm or .wat
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -487,6 +509,19 @@ pub(crate) struct InspectArgs {
     /// How to print it
     #[arg(long, default_value = "words")]
     pub(crate) format: PrintFormat,
+    /// Say what this function makes of the columns of --input-schema: those that come out, and of one over groups its form,
+    /// its time, its variables
+    #[arg(long, value_name = "FUNCTION", requires = "input_schema")]
+    pub(crate) function: Option<String>,
+    /// The columns that go in: 'name type, …'
+    #[arg(long, value_name = "COLUMNS", requires = "function")]
+    pub(crate) input_schema: Option<String>,
+    /// Of a function over groups: the columns of the key
+    #[arg(long, value_name = "COLUMNS", requires = "function", default_value = "")]
+    pub(crate) key: String,
+    /// The plugin's configuration, as JSON
+    #[arg(long, value_name = "JSON", requires = "function", default_value = "{}")]
+    pub(crate) config: String,
 }
 
 /// How a description is printed on stdout.

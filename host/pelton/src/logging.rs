@@ -1,7 +1,7 @@
 //! Where `tracing` events go: to stderr, in colour on a terminal. Called once, by `main`.
 
 use crate::cli::Logging;
-use crate::report::colours_on_stderr;
+use crate::report::{colours_on_stderr, say};
 use tracing_subscriber::EnvFilter;
 
 /// Starts it. `PELTON_LOG` (`debug`, `pelton_engine=trace,warn` …) goes before `-v` and `-q`.
@@ -23,7 +23,7 @@ pub(crate) fn start(logging: &Logging, warn_unasked: bool) {
     let filter = match wanted.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => filter,
         Some(Err(why)) => {
-            eprintln!("PELTON_LOG is not understood ({why}); going on without it");
+            say(format_args!("PELTON_LOG is not understood ({why}); going on without it"));
             EnvFilter::new(ours)
         }
         None => EnvFilter::new(ours),

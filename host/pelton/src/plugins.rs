@@ -8,8 +8,17 @@ use std::sync::Arc;
 
 /// The host for all plugins of this process.
 pub(crate) fn host() -> Result<PluginHost> {
+    host_with(HostOptions::default())
+}
+
+/// One that makes a new instance for every call.
+pub(crate) fn host_of_fresh_instances() -> Result<PluginHost> {
+    host_with(HostOptions { idle_instances: 0, ..HostOptions::default() })
+}
+
+fn host_with(options: HostOptions) -> Result<PluginHost> {
     let cache_dir = pelton_toolchain::cache_dir().map(|dir| dir.join("modules"));
-    PluginHost::new(HostOptions { cache_dir, ..HostOptions::default() })
+    PluginHost::new(HostOptions { cache_dir, ..options })
 }
 
 /// The bytes of a plugin's file.

@@ -26,9 +26,9 @@ pub(crate) fn print(error: &Error) {
     let _ = writeln!(std::io::stderr().lock(), "{}", message(error, colours_on_stderr()));
 }
 
-/// Tells a person what was done, on stderr.
-pub(crate) fn note(words: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{words}");
+/// Writes a line to stderr, if anybody still reads it: a query goes on without.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// 2: the request was wrong; 1: it was right and failed.

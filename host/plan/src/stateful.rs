@@ -98,7 +98,7 @@ impl StatefulOperator {
             Self::Sort(_) => "sort",
             Self::Groups(groups) => match groups.stateful.signature().form {
                 GroupForm::MapGroups | GroupForm::FlatMapGroups => "flatMapGroupsWithState",
-                GroupForm::Processor => "transformWithState",
+                GroupForm::Processor => pelton_core::KIND_WITH_VARIABLES,
             },
         }
     }

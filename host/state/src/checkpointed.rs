@@ -1,7 +1,7 @@
 //! State that outlives the process: a working copy in memory, the truth in the checkpoint.
 //!
 //! # How it is kept
-//! A micro-batch that changed state writes one file, `deltas/N`: each key that it changed with its value now, or the
+//! A micro-batch that changed state writes one file, `deltas/N-CRC32`: each key that it changed with its value now, or the
 //! range of keys that it removed, and in addition a piece of the *sweep*: the entries of a range of keys as they are,
 //! changed or not. The sweep goes round through all keys, shard by shard and table by table, a piece with every file;
 //! as much as the micro-batch changed, and at least what takes it round in [`SWEEP_FILES_MAX`] files. So the state of
@@ -11,8 +11,8 @@
 //! hold at most about six times the bytes of the state, and are at most three times [`SWEEP_FILES_MAX`].
 //!
 //! Each file names the one before it, with a checksum, and the commit names the last: a file that no such chain
-//! leads to counts for nothing, whatever its name. A rerun of a micro-batch replaces its file by one that says
-//! the same.
+//! leads to counts for nothing. The checksum is in a file's name, too, so a rerun of a micro-batch, or a run that was
+//! thought to be dead, never replaces a committed file by another; what it leaves is deleted.
 //!
 //! A damaged piece of a sweep loses nothing: the sweep before it takes its place. Damaged changes, or a file that is
 //! missing, are an error that says which tables and micro-batches it is about.
@@ -290,13 +290,16 @@ impl StateStore for CheckpointedStateStore {
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {
         check_order(self.committed, batch_id)?;
         if let Some((bytes, link, header)) = self.file(batch_id)? {
+            if !self.needs.knows_files() {
+                self.needs.stored(retain::stored(&*self.files).await?, &[]);
+            }
             self.files
                 .replace(&link.path(), Bytes::from(bytes))
                 .await
                 .map_err(|e| e.context(format!("the state of micro-batch {batch_id}")))?;
             self.last = Some(link);
             self.sweep = Sweep::after(&header);
-            self.needs.written(&header);
+            self.needs.written(&header, link);
         }
         self.tables.keep();
         self.committed = Some(batch_id);

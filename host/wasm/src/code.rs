@@ -5,6 +5,7 @@ use crate::contract::{Clock, DescribeFn, GuestError, GuestManifest, interface_na
 use crate::engine::{Ticker, epochs};
 use crate::form::{check_version, no_describe};
 use crate::guest::Guest;
+use crate::http::Granted;
 use crate::limits::Limits;
 use crate::log::PluginLog;
 use crate::reason::reason;
@@ -205,6 +206,11 @@ impl Running {
         R: ComponentNamedList + Lift,
     {
         code.guarded(&mut self.store, clock, |store| function.call(store, parameters))
+    }
+
+    /// Says what the guest may send over HTTP from now on.
+    pub(crate) fn grant_http(&mut self, granted: Option<Granted>) {
+        self.store.data_mut().http = granted;
     }
 
     /// Opens or binds a function on this instance, which serves it alone from then on.

@@ -110,7 +110,7 @@ pub(crate) fn wrap(module: &[u8]) -> Result<Vec<u8>> {
     let mut described = Cow::Borrowed(module);
     if !facts.describes_itself {
         check_imports(&facts.imports)?;
-        let world = world(&facts.exports)?;
+        let world = world(&facts)?;
         embed_world(described.to_mut(), &world)?;
     }
     let unsuitable = |e: &dyn std::fmt::Display| {
@@ -129,7 +129,8 @@ pub(crate) fn wrap(module: &[u8]) -> Result<Vec<u8>> {
 
 fn check_imports(imports: &[(&str, &str)]) -> Result<()> {
     let granted = |module: &str| {
-        module == PREVIEW1 || parse_interface(module).is_some_and(|(interface, _)| interface == "host")
+        let lent = |interface: &str| matches!(interface, "host" | "http");
+        module == PREVIEW1 || parse_interface(module).is_some_and(|(interface, _)| lent(interface))
     };
     match imports.iter().find(|(module, _)| !granted(module)) {
         Some((module, name)) => Err(not_granted(&format!("'{name}' of '{module}'"))),
@@ -139,15 +140,16 @@ fn check_imports(imports: &[(&str, &str)]) -> Result<()> {
 
 /// The refusal of an import.
 pub(crate) fn not_granted(what: &str) -> Error {
-    let host = interface_name("host", CONTRACT_VERSIONS[0]);
+    let [host, http] = ["host", "http"].map(|interface| interface_name(interface, CONTRACT_VERSIONS[0]));
     Error::invalid(format!("it imports {what}, which no plugin is granted")).hint(format!(
-        "a plugin may import {host} and WASI (0.2 or preview 1) without files and sockets; \
+        "a plugin may import {host}, {http} and WASI (0.2 or preview 1) without files and sockets; \
          link anything else into the plugin"
     ))
 }
 
 /// The world of a module with these exports, as WIT.
-fn world(exports: &[&str]) -> Result<String> {
+fn world(facts: &ModuleFacts<'_>) -> Result<String> {
+    let exports = &facts.exports;
     let mut interfaces = BTreeSet::new();
     for export in exports {
         let Some((interface, version)) = export.split('#').next().and_then(parse_interface) else { continue };
@@ -158,7 +160,11 @@ fn world(exports: &[&str]) -> Result<String> {
     }
     let mut world = String::from("package pelton:loaded;\nworld guest {\n");
     for version in CONTRACT_VERSIONS {
+        let http = interface_name("http", version);
         let _ = writeln!(world, "  import {};", interface_name("host", version));
+        if facts.imports.iter().any(|(module, _)| *module == http) {
+            let _ = writeln!(world, "  import {http};");
+        }
     }
     for (interface, version) in &interfaces {
         let _ = writeln!(world, "  export {};", interface_name(interface, version));

@@ -3,6 +3,7 @@
 //! guest memory.
 
 use crate::contract::Clock;
+use crate::http::Granted;
 use crate::limits::{Limits, bytes_text};
 use crate::log::{CallLog, PluginLog};
 use crate::stats::Stats;
@@ -19,6 +20,8 @@ pub(crate) struct Guest {
     pub(crate) counts: BTreeMap<String, u64>,
     /// Name and bytes of the limit that holds for what the guest hands over in a call.
     pub(crate) transfer_limit: (&'static str, u64),
+    /// What a sink function may send while it writes; none at any other time.
+    pub(crate) http: Option<Granted>,
     limits: Arc<Limits>,
     stats: Arc<Stats>,
     clock_micros: i64,
@@ -33,6 +36,7 @@ impl Guest {
             log: CallLog::new(log, &limits),
             counts: BTreeMap::new(),
             transfer_limit: ("output", limits.output_bytes),
+            http: None,
             limits,
             stats,
             clock_micros: 0,
@@ -55,6 +59,11 @@ impl Guest {
             self.stats.add_counts(std::mem::take(&mut self.counts), self.limits.counters);
         }
         self.stats.saw_memory(self.limiter.memory_peak);
+    }
+
+    /// How long a call may take.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.limits.time_ms
     }
 
     /// The guest's clock: the micro-batch's time, in microseconds since the Unix epoch.

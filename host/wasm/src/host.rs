@@ -5,6 +5,7 @@ use crate::cache::ModuleCache;
 use crate::code::{Code, Exports};
 use crate::engine::{Ticker, engine};
 use crate::form::{self, Form};
+use crate::http::{Http, HttpAllowance};
 use crate::limits::{Limits, bytes_text};
 use crate::log::{LogListener, PluginLog};
 use crate::plugin::WasmPlugin;
@@ -28,7 +29,7 @@ pub struct HostOptions {
     /// Default 512 KiB.
     pub stack_bytes: usize,
     /// Instances of an opened function that wait for the next call, at most. More than this many calls at a time
-    /// are served as well, by instances that are made for them. Default 16.
+    /// are served as well, by instances that are made for them; with 0, every call is. Default 16.
     pub idle_instances: usize,
 }
 
@@ -54,6 +55,8 @@ pub struct PluginSettings {
     pub time_zone: String,
     /// Is told what the plugin logs, beside the log.
     pub log_listener: Option<LogListener>,
+    /// Whom its sink functions may speak to.
+    pub http: HttpAllowance,
 }
 
 impl Default for PluginSettings {
@@ -65,6 +68,7 @@ impl Default for PluginSettings {
             seed: None,
             time_zone: "UTC".to_owned(),
             log_listener: None,
+            http: HttpAllowance::default(),
         }
     }
 }
@@ -120,6 +124,7 @@ impl PluginHost {
         let exports = Exports::of(&component, &self.engine)?;
         let pre = services::link(&self.engine, &component)?;
         let limits = Arc::new(settings.limits);
+        let http = Arc::new(Http::new(settings.http, &limits));
         let code = Code {
             pre,
             exports,
@@ -141,6 +146,7 @@ impl PluginHost {
             discard_after_every_call: settings.discard_after_every_call,
             seed: settings.seed,
             idle_instances: self.options.idle_instances,
+            http,
             code,
         }))
     }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `host` | [`PluginHost`]: from bytes to a loaded plugin |
 //! | `form`, `cache` | recognising and wrapping files; compiled code on disk |
-//! | `services`, `wasi` | all that a guest can call |
+//! | `services`, `wasi`, `http` | all that a guest can call |
 //! | `code`, `guest`, `log`, `reason` | one instance: made, called under limits, and why it failed |
 //! | `plugin`, `opened` | [`WasmPlugin`], opened functions and their pool of instances |
 //! | `codec` | rows and schemas across the wall, both ways |
@@ -29,6 +29,7 @@ mod engine;
 mod form;
 mod guest;
 mod host;
+mod http;
 mod limits;
 mod log;
 mod opened;
@@ -42,6 +43,7 @@ pub use contract::{CONTRACT_VERSIONS, CONTRACT_WIT};
 pub use engine::TICK_MS;
 pub use form::Form;
 pub use host::{HostOptions, PluginHost, PluginSettings, digest};
+pub use http::{HttpAllowance, HttpOrigin};
 pub use limits::Limits;
 pub use log::LogListener;
 pub use plugin::{Inspection, WasmPlugin};

@@ -42,6 +42,10 @@ pub struct Limits {
     pub variables: usize,
     /// Changes of timers that one call may answer. Default 65,536.
     pub timers: usize,
+    /// One HTTP request of a sink function, its answer included; it does not count as time of the call. Default 30 s.
+    pub http_time_ms: u64,
+    /// The body of the answer to one. Default 1 MiB.
+    pub http_response_bytes: u64,
 }
 
 impl Default for Limits {
@@ -65,6 +69,8 @@ impl Default for Limits {
             schema_depth: 16,
             variables: 64,
             timers: 1 << 16,
+            http_time_ms: 30_000,
+            http_response_bytes: 1 << 20,
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::code::Code;
 use crate::contract::GuestManifest;
 use crate::form::Form;
+use crate::http::Http;
 use crate::limits::clean_text;
 use crate::opened::{OpenedScalar, OpenedSink, OpenedStateful, OpenedTransform};
 use arrow::datatypes::SchemaRef;
@@ -30,6 +31,7 @@ pub(crate) struct Parts {
     pub(crate) discard_after_every_call: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) idle_instances: usize,
+    pub(crate) http: Arc<Http>,
     pub(crate) code: Code,
 }
 

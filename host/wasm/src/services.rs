@@ -1,7 +1,9 @@
-//! What a plugin may import: the contract's `host` interface, and WASI by way of `wasi`. `host` links a plugin
+//! What a plugin may import: the contract's interfaces `host` and `http`, and WASI by way of `wasi`. `host` links a plugin
 //! with it once. Whatever is not here is refused when the plugin is loaded, by name.
 
+use crate::contract::http::{Failure, Request};
 use crate::contract::{EXPORTS, LogLevel, parse_interface};
+use crate::engine::epochs;
 use crate::form::{check_version, not_granted};
 use crate::guest::Guest;
 use crate::log::LINE_BYTES;
@@ -29,6 +31,7 @@ pub(crate) fn link(engine: &Engine, component: &Component) -> Result<InstancePre
             check_version(version)?;
             match interface {
                 "host" => define(&mut host)?,
+                "http" => define(&mut http)?,
                 "types" => {}
                 // The types of an interface that the plugin exports may come back as an import.
                 other if EXPORTS.contains(&other) => {}
@@ -63,6 +66,22 @@ fn host(at: &mut LinkerInstance<'_, Guest>) -> wasmtime::Result<()> {
         // A name that was cut is none.
         store.data_mut().count(if bytes == name.len() as u64 { &name } else { "" }, by);
         Ok(())
+    })
+}
+
+/// `pelton:plugin/http`. A request has limits of its own, so the time of the call begins again after it.
+fn http(at: &mut LinkerInstance<'_, Guest>) -> wasmtime::Result<()> {
+    at.func_wrap("send", |mut store: StoreContextMut<'_, Guest>, (request,): (Request,)| {
+        let guest = store.data_mut();
+        let answer = match &mut guest.http {
+            Some(http) => http.send(request),
+            None => Err(Failure::Refused(
+                "only a sink function may send requests, and only while it writes".to_owned(),
+            )),
+        };
+        let time_ms = guest.time_ms();
+        store.set_epoch_deadline(epochs(time_ms));
+        Ok((answer,))
     })
 }
 

@@ -1,4 +1,4 @@
-//! Transform functions that work on any schema: the output's columns are decided when the function is opened.
+//! Transform and sink functions that work on any schema. A transform's output columns are decided when it is opened.
 //!
 //! ```
 //! use pelton::dynamic::{Columns, Rows, Transform};
@@ -38,7 +38,9 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::function::{Entry, Exported, Function, Reply};
 use crate::output::Build;
+use crate::sink::{BatchPart, SinkFunction};
 use crate::types::Schema;
+use std::marker::PhantomData;
 
 pub use crate::array::Array as Rows;
 pub use crate::output::AnyBuilder;
@@ -63,6 +65,47 @@ pub trait Transform: Sized + 'static {
     /// # Errors
     /// If the whole call failed.
     fn process(&mut self, context: &Context, rows: &Array<'_>, output: &mut Columns) -> Result<(), Error>;
+}
+
+/// A sink function of any schema. List it as [`AnySink`] of the type in [`crate::plugin!`].
+pub trait Sink: Sized + 'static {
+    /// The function's name.
+    const NAME: &'static str;
+    /// One line for a person.
+    const DOC: &'static str;
+    /// Its configuration; `()` if it has none.
+    type Config: Config;
+
+    /// Takes on the schema.
+    ///
+    /// # Errors
+    /// A message for the user of the function: why configuration or schema do not suit it.
+    fn open(config: Self::Config, input: &Schema) -> Result<Self, String>;
+
+    /// Writes the rows of a part.
+    ///
+    /// # Errors
+    /// If it cannot; the micro-batch then fails.
+    fn write(&mut self, context: &Context, part: BatchPart, rows: &Array<'_>) -> Result<(), Error>;
+}
+
+/// Makes a [`Sink`] a function of a plugin: `pelton::plugin!(functions: [AnySink<Post>])`.
+pub struct AnySink<S>(PhantomData<S>);
+
+impl<S: Sink> Exported for AnySink<S> {
+    const ENTRY: Entry = Entry::sink::<Self>(S::NAME, S::DOC);
+}
+
+impl<S: Sink> SinkFunction for AnySink<S> {
+    type Open = S;
+
+    fn open(config: &str, input: &Schema) -> Result<S, Error> {
+        let config = S::Config::parse(config).map_err(Error::Unsuitable)?;
+        S::open(config, input).map_err(Error::Unsuitable)
+    }
+    fn write(open: &mut S, context: &Context, part: BatchPart, rows: &Array<'_>) -> Result<(), Error> {
+        open.write(context, part, rows)
+    }
 }
 
 /// The output of one call.

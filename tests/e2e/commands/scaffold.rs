@@ -15,10 +15,10 @@ fn pelton_in(folder: &Path, arguments: &[&str]) -> Result<Finished> {
 }
 
 /// Starts a project, builds it, and sends it through everything that its README names.
-fn works_as_it_comes(language: &str) -> Result<tempfile::TempDir> {
+fn works_as_it_comes(language: &str, more: &[&str]) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
-    let name = format!("words-{language}");
-    pelton_in(folder.path(), &["plugin", "new", &name, "--lang", language])?;
+    let name = format!("{}-{language}", if more.is_empty() { "words" } else { "totals" });
+    pelton_in(folder.path(), &[&["plugin", "new", &name, "--lang", language], more].concat())?;
     let project = folder.path().join(&name);
 
     pelton_in(&project, &["plugin", "build"])?;
@@ -30,19 +30,19 @@ fn works_as_it_comes(language: &str) -> Result<tempfile::TempDir> {
         "no functions: {inspected}"
     );
 
-    pelton_in(&project, &["plugin", "test", &module, "cases/words.json"])?;
+    let cases = if more.is_empty() { "cases/words.json" } else { "cases/spent.json" };
+    pelton_in(&project, &["plugin", "test", &module, cases])?;
     let rows = pelton_in(&project, &["run", "pipeline.yaml"])?.stdout;
     let expected = std::fs::read_to_string(project.join("data/expected.jsonl"))?;
     ensure!(rows == expected, "the pipeline gave\n{rows}\ninstead of\n{expected}");
     Ok(folder)
 }
 
-#[test]
-fn a_new_rust_plugin_works_as_it_comes() -> Result<()> {
-    let folder = works_as_it_comes("rust")?;
+/// Its own tests pass, and there are some.
+fn passes_its_tests(project: &Path) -> Result<()> {
     let output = Command::new("cargo")
         .args(["test", "--offline"])
-        .current_dir(folder.path().join("words-rust"))
+        .current_dir(project)
         .env("CARGO_TARGET_DIR", target_folder()?.join("scaffold"))
         .output()
         .context("cannot start cargo")?;
@@ -53,8 +53,25 @@ fn a_new_rust_plugin_works_as_it_comes() -> Result<()> {
 }
 
 #[test]
+fn a_new_rust_plugin_works_as_it_comes() -> Result<()> {
+    let folder = works_as_it_comes("rust", &[])?;
+    passes_its_tests(&folder.path().join("words-rust"))
+}
+
+#[test]
+fn a_new_rust_plugin_that_keeps_state_works_as_it_comes() -> Result<()> {
+    let folder = works_as_it_comes("rust", &["--stateful"])?;
+    passes_its_tests(&folder.path().join("totals-rust"))
+}
+
+#[test]
 fn a_new_c_plugin_works_as_it_comes() -> Result<()> {
-    works_as_it_comes("c").map(|_| ())
+    works_as_it_comes("c", &[]).map(|_| ())
+}
+
+#[test]
+fn a_new_c_plugin_that_keeps_state_works_as_it_comes() -> Result<()> {
+    works_as_it_comes("c", &["--stateful"]).map(|_| ())
 }
 
 #[test]

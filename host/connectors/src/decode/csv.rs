@@ -127,6 +127,7 @@ impl Decoder for CsvDecoder {
             check_size(record.len(), &position(n as u64))?;
             let record = trimmed(record.strip_suffix(b"\n").unwrap_or(record));
             if !self.nothing(record) {
+                run.rows.begin_record(n);
                 run.record(record, n as u64, false)?;
             }
         }

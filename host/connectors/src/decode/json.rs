@@ -78,6 +78,7 @@ impl Decoder for JsonDecoder {
         let mut run = self.run(position)?;
         for (n, record) in records.iter().enumerate() {
             check_size(record.len(), &position(n as u64))?;
+            run.rows.begin_record(n);
             run.unusual(&one_line(record), n as u64)?;
         }
         run.rows.finish()

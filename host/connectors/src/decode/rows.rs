@@ -34,6 +34,8 @@ pub(crate) struct Rows<'a> {
     position: &'a dyn Fn(u64) -> String,
     pub(crate) columns: Vec<Column>,
     accepted: usize,
+    /// The record that the next rows come of, if records come one by one.
+    record: Option<u32>,
     decoded: Decoded,
 }
 
@@ -41,17 +43,29 @@ impl<'a> Rows<'a> {
     pub(crate) fn new(settings: &'a RowSettings, position: &'a dyn Fn(u64) -> String) -> Result<Self> {
         let columns = settings.schema.fields().iter().map(|f| Column::new(f.data_type()));
         let columns = columns.collect::<Result<_>>()?;
-        Ok(Self { settings, position, columns, accepted: 0, decoded: Decoded::default() })
+        Ok(Self { settings, position, columns, accepted: 0, record: None, decoded: Decoded::default() })
+    }
+
+    /// The next rows come of record `n`: [`Decoded::records`] will say so.
+    pub(crate) fn begin_record(&mut self, n: usize) {
+        self.record = u32::try_from(n).ok();
+    }
+
+    fn accept(&mut self, rows: usize) -> Result<()> {
+        self.accepted += rows;
+        if let Some(record) = self.record {
+            self.decoded.records.extend(std::iter::repeat_n(record, rows));
+        }
+        if self.accepted >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
     /// `rows` rows were appended to every column but the one for malformed records, and are fine.
     #[inline]
     pub(crate) fn good(&mut self, rows: usize) -> Result<()> {
-        self.accepted += rows;
         if let Some(corrupt) = self.settings.corrupt {
             (0..rows).for_each(|_| self.columns[corrupt].push_null());
         }
-        if self.accepted >= BATCH_ROWS { self.flush() } else { Ok(()) }
+        self.accept(rows)
     }
 
     /// Record `n` is malformed; `rows` rows of what could be read of it were appended (maybe none).
@@ -90,13 +104,12 @@ impl<'a> Rows<'a> {
             others.for_each(|(_, column)| column.push_null());
         }
         let rows = rows.max(1);
-        self.accepted += rows;
         if let Some(Column { values: Values::Text(pieces), .. }) = corrupt.map(|i| &mut self.columns[i]) {
             let text = String::from_utf8_lossy(record);
             (0..rows).for_each(|_| pieces.push(text.as_bytes()));
             corrupt.into_iter().for_each(|i| (0..rows).for_each(|_| self.columns[i].valid()));
         }
-        if self.accepted >= BATCH_ROWS { self.flush() } else { Ok(()) }
+        self.accept(rows)
     }
 
     fn flush(&mut self) -> Result<()> {

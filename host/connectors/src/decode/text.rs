@@ -106,6 +106,7 @@ impl Decoder for TextDecoder {
         let mut rows = Rows::new(&self.rows, position)?;
         for (n, record) in records.iter().enumerate() {
             check_size(record.len(), &position(n as u64))?;
+            rows.begin_record(n);
             Self::line(&mut rows, record, n as u64, false)?;
         }
         rows.finish()

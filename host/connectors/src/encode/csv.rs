@@ -1,6 +1,7 @@
 //! CSV as Spark writes it: a value is quoted if it must be, null is nothing, an empty string is `""`, quotes inside of
 //! a quoted value are escaped with a backslash, white space around a value is cut.
 
+use super::Records;
 use super::columns::{Column, Values};
 use super::compress::Compression;
 use super::number::{push_decimal, push_f32, push_f64, push_int};
@@ -86,18 +87,34 @@ impl CsvEncoder {
         let columns = Column::of(batch)?;
         let mut value = Vec::new();
         for row in 0..batch.num_rows() {
-            for (nth, column) in columns.iter().enumerate() {
-                if nth > 0 {
-                    out.extend_from_slice(&self.separator);
-                }
-                match column.is_null(row) {
-                    true => out.extend_from_slice(&self.null_value),
-                    false => self.push_value(out, column, row, &mut value),
-                }
-            }
+            self.push_row(out, &columns, row, &mut value);
             out.extend_from_slice(&self.line_end);
         }
         Ok(())
+    }
+
+    /// Appends every row as a record of its own.
+    pub(crate) fn encode_records(&self, batch: &RecordBatch, out: &mut Records) -> Result<()> {
+        let columns = Column::of(batch)?;
+        let mut value = Vec::new();
+        for row in 0..batch.num_rows() {
+            self.push_row(&mut out.bytes, &columns, row, &mut value);
+            out.close();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push_row(&self, out: &mut Vec<u8>, columns: &[Column<'_>], row: usize, value: &mut Vec<u8>) {
+        for (nth, column) in columns.iter().enumerate() {
+            if nth > 0 {
+                out.extend_from_slice(&self.separator);
+            }
+            match column.is_null(row) {
+                true => out.extend_from_slice(&self.null_value),
+                false => self.push_value(out, column, row, value),
+            }
+        }
     }
 
     fn header_line(&self, schema: &Schema) -> Vec<u8> {

@@ -2,6 +2,7 @@
 //! are left out (unless told otherwise), timestamps are ISO 8601 in the session's time zone, decimals are numbers,
 //! binary is base64, numbers that JSON cannot hold are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
+use super::Records;
 use super::columns::{Column, Values, range};
 use super::compress::Compression;
 use super::number::{push_decimal, push_f32, push_f64, push_int};
@@ -69,6 +70,16 @@ impl JsonEncoder {
         for row in 0..batch.num_rows() {
             self.push_object(out, &columns, row);
             out.push(b'\n');
+        }
+        Ok(())
+    }
+
+    /// Appends every row as a record of its own.
+    pub(crate) fn encode_records(&self, batch: &RecordBatch, out: &mut Records) -> Result<()> {
+        let columns = Column::of(batch)?;
+        for row in 0..batch.num_rows() {
+            self.push_object(&mut out.bytes, &columns, row);
+            out.close();
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Lines of text: one string column, a line a row, as Spark's text writer.
 
+use super::Records;
 use super::compress::Compression;
 use crate::decode::options::{Bag, OptionMap};
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Schema};
 use pelton_core::types::columns_name;
 use pelton_core::{Error, Result};
@@ -38,15 +39,26 @@ impl TextEncoder {
 
     /// Appends every row as a line.
     pub fn encode(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        let lines = batch.column(0).as_string_opt::<i32>();
-        let lines =
-            lines.ok_or_else(|| Error::internal("a column that is no string reached the text encoder"))?;
-        for line in lines {
+        for line in lines(batch)? {
             out.extend_from_slice(line.unwrap_or_default().as_bytes());
             out.extend_from_slice(&self.line_end);
         }
         Ok(())
     }
+
+    /// Appends every row as a record of its own.
+    pub(crate) fn encode_records(&self, batch: &RecordBatch, out: &mut Records) -> Result<()> {
+        for line in lines(batch)? {
+            out.bytes.extend_from_slice(line.unwrap_or_default().as_bytes());
+            out.close();
+        }
+        Ok(())
+    }
+}
+
+fn lines(batch: &RecordBatch) -> Result<&StringArray> {
+    let lines = batch.column(0).as_string_opt::<i32>();
+    lines.ok_or_else(|| Error::internal("a column that is no string reached the text encoder"))
 }
 
 #[cfg(test)]
@@ -62,6 +74,11 @@ mod tests {
         let mut out = Vec::new();
         TextEncoder::new(&batch.schema(), &OptionMap::new()).unwrap().encode(&batch, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\n\nb c\n");
+        let mut records = Records::default();
+        let encoder = TextEncoder::new(&batch.schema(), &OptionMap::new()).unwrap();
+        encoder.encode_records(&batch, &mut records).unwrap();
+        let records = (0..4).map(|nth| records.get(nth)).collect::<Vec<_>>();
+        assert_eq!(records, [Some(&b"a"[..]), Some(b""), Some(b"b c"), None]);
         let two = RecordBatch::try_from_iter([("a", Arc::clone(&column)), ("b", column)]).unwrap();
         let error = TextEncoder::new(&two.schema(), &OptionMap::new()).unwrap_err();
         assert!(error.message().contains("not (a: string, b: string"), "{error}");

@@ -3,11 +3,12 @@
 use super::short;
 use crate::compatible;
 use crate::query::{Logic, layouts};
+use crate::reset::Carried;
 use arrow::datatypes::{Field, Schema};
 use pelton_checkpoint::SwappedPlugin;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::types::type_name;
-use pelton_core::{Error, PluginDigest, Result};
+use pelton_core::{Error, PluginDigest, Result, StateLayout};
 use std::collections::BTreeSet;
 
 const GOES_ON: &str =
@@ -77,6 +78,15 @@ pub(super) fn notes(running: &Logic, candidate: &Logic) -> Result<Vec<String>> {
         true => Ok(notes),
         false => Err(Error::invalid("the query would have other stateful operators")),
     }
+}
+
+/// What the checkpoint says of the state from the takeover on, given what it says until then, which holds what is set aside,
+/// too. State that was set aside does not come back by a swap.
+pub(super) fn recorded(plugin: &str, then: &[StateLayout], candidate: &Logic) -> Result<Vec<StateLayout>> {
+    let (aside, alive): (Vec<_>, Vec<_>) = then.iter().cloned().partition(|layout| layout.set_aside);
+    let fits = compatible::goes_on(&alive, &layouts(candidate), &BTreeSet::new());
+    fits.map_err(|e| refused(plugin, e.message()).hint(GOES_ON))?;
+    Ok(Carried { aside, ..Carried::default() }.recorded(layouts(candidate), then))
 }
 
 fn columns(schema: &Schema) -> String {

@@ -189,6 +189,7 @@ impl Block for Addition {
             batches: self.batches,
             dead_letters: self.dead_letters,
             dropped_rows: self.dropped_rows,
+            records: Vec::new(),
         })
     }
 }

@@ -12,7 +12,7 @@ use super::{NodeScope, Operator, Piece};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use pelton_core::types::parse_columns;
-use pelton_core::{BatchId, BatchInfo, DeadLetter, QueryId, SHARDS, StateStore};
+use pelton_core::{BatchId, BatchInfo, DeadLetter, QueryId, Result, SHARDS, StateStore};
 use pelton_plan::json::{Nulls, row_json};
 use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use pelton_state::MemoryStateStore;
@@ -79,6 +79,10 @@ impl Running {
 
     /// Runs a micro-batch. `ports`: the parts of each input, each of some batches.
     fn run(&mut self, watermark_ms: Option<i64>, ports: &[Vec<Vec<RecordBatch>>]) -> Ran {
+        self.try_run(watermark_ms, ports).expect("runs")
+    }
+
+    fn try_run(&mut self, watermark_ms: Option<i64>, ports: &[Vec<Vec<RecordBatch>>]) -> Result<Ran> {
         let info = BatchInfo {
             query_id: QueryId("q".into()),
             batch_id: BatchId(self.batches),
@@ -107,7 +111,7 @@ impl Running {
             }
         }
         for ((shard, pieces), state) in shards.into_iter().enumerate().zip(self.store.shards()) {
-            let out = self.operator.run(&scope, shard, pieces, state).expect("runs");
+            let out = self.operator.run(&scope, shard, pieces, state)?;
             ran.updated += out.updated;
             ran.removed += out.removed;
             ran.letters.extend(out.dead_letters);
@@ -121,7 +125,7 @@ impl Running {
         ran.state_rows = self.operator.counted_tables(NODE).iter().map(|table| self.store.len(table)).sum();
         self.batches += 1;
         self.late_ms = watermark_ms;
-        ran
+        Ok(ran)
     }
 
     /// The same with one part of one batch for each input.

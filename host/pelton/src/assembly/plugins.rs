@@ -4,8 +4,8 @@ use bytes::Bytes;
 use pelton_core::{Error, Plugin, PluginDigest, Result, suggest};
 use pelton_engine::PluginCode;
 use pelton_plan::PipelineFile;
-use pelton_plan::file::PluginLimits;
-use pelton_wasm::{Limits, PluginHost, PluginSettings};
+use pelton_plan::file::{Duration, PluginLimits, SpannedText};
+use pelton_wasm::{HttpAllowance, HttpOrigin, Limits, PluginHost, PluginSettings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,10 +126,21 @@ fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> R
         config: options.config.clone().into(),
         limits: limits(&options.limits),
         time_zone: file.time_zone().to_owned(),
+        http: HttpAllowance {
+            origins: origins(file, &options.allow.http)?,
+            private: origins(file, &options.allow.http_private)?,
+        },
         ..PluginSettings::default()
     };
     let plugin = host.load(name, &bytes, settings).map_err(|error| placed(file, options.path.span, error))?;
     Ok(Loaded { plugin, bytes })
+}
+
+/// Whom a plugin may speak to.
+fn origins(file: &PipelineFile, named: &[SpannedText]) -> Result<Vec<HttpOrigin>> {
+    let origin =
+        |text: &SpannedText| HttpOrigin::parse(&text.value).map_err(|why| file.text().error(text.span, why));
+    named.iter().map(origin).collect()
 }
 
 /// An error that shows the line of the file that it is about; kind and hint stay.
@@ -141,15 +152,21 @@ pub(super) fn placed(file: &PipelineFile, span: pelton_plan::file::Span, error: 
     }
 }
 
+fn millis(time: &Duration) -> u64 {
+    time.interval().as_millis().unsigned_abs().max(1)
+}
+
 /// The host's defaults where the file says nothing.
 fn limits(given: &PluginLimits) -> Limits {
     let default = Limits::default();
     Limits {
         memory_bytes: given.memory.map_or(default.memory_bytes, |size| size.0),
-        time_ms: given.time.map_or(default.time_ms, |time| time.interval().as_millis().unsigned_abs().max(1)),
+        time_ms: given.time.map_or(default.time_ms, |time| millis(&time)),
         output_bytes: given.output.map_or(default.output_bytes, |size| size.0),
         log_bytes_per_call: given.log.map_or(default.log_bytes_per_call, |size| size.0),
         table_elements: given.table_elements.unwrap_or(default.table_elements),
+        http_time_ms: given.http_time.map_or(default.http_time_ms, |time| millis(&time)),
+        http_response_bytes: given.http_response.map_or(default.http_response_bytes, |size| size.0),
         ..default
     }
 }

@@ -1,6 +1,7 @@
 //! The sink of a pipeline file to core's `Sink`.
 
 use super::Plugins;
+use super::kafka;
 use super::plugins::placed;
 use super::source::format_options;
 use pelton_checkpoint::files::open_url;
@@ -8,7 +9,7 @@ use pelton_connectors::encode::FileFormat;
 use pelton_connectors::sink::console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 use pelton_connectors::sink::file::{FileSink, FileSinkOptions};
 use pelton_connectors::sink::memory::MemorySink;
-use pelton_connectors::sink::{PluginSink, PostgresSink, PostgresSinkOptions};
+use pelton_connectors::sink::{KafkaSink, PluginSink, PostgresSink, PostgresSinkOptions};
 use pelton_core::{Error, Result, Sink, SinkFunction};
 use pelton_plan::file::{self as spec, SinkSpec};
 use pelton_plan::{PhysicalPlan, PipelineFile};
@@ -31,6 +32,11 @@ pub(crate) fn open(file: &PipelineFile, plan: &PhysicalPlan, plugins: &Plugins) 
             let options = file_options(sink);
             options.check(&plan.schema).map_err(here)?;
             Arc::new(FileSink::new(open_url(&sink.path.value).map_err(here)?, options))
+        }
+        SinkSpec::Kafka(sink) => {
+            let opened = KafkaSink::new(kafka::sink_options(file, sink)?).map_err(here)?;
+            opened.check(&plan.schema).map_err(here)?;
+            Arc::new(opened)
         }
         SinkSpec::Memory(_) => Arc::new(MemorySink::new(MEMORY_ROWS_MAX)),
         SinkSpec::Plugin(sink) => Arc::new(plugin_sink(file, sink, plan, plugins)?),

@@ -1,10 +1,12 @@
 //! The sources of a pipeline file to core's `Source`.
 
 use super::given::GivenSource;
+use super::kafka;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::decode::options::OptionMap;
 use pelton_connectors::source::Stores;
 use pelton_connectors::source::file::{FileFormat, FileSource, FileSourceOptions};
+use pelton_connectors::source::kafka::KafkaSource;
 use pelton_connectors::source::rate::{RateSource, RateSourceOptions};
 use pelton_core::{Error, FileManager, Result, Source};
 use pelton_plan::PipelineFile;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 /// A source that may still be cut down to the columns that the plan reads.
 pub(crate) enum OpenSource {
     File(Box<FileSource>),
+    Kafka(Box<KafkaSource>),
     Rate(RateSource),
     /// A memory source: known by its columns, readable in a test script only.
     Memory(SchemaRef),
@@ -25,6 +28,7 @@ impl OpenSource {
     pub(crate) fn full_schema(&self) -> SchemaRef {
         match self {
             Self::File(source) => Arc::new(source.full_schema()),
+            Self::Kafka(source) => source.full_schema(),
             Self::Rate(source) => source.schema(),
             Self::Memory(schema) => schema.clone(),
             Self::Given(source) => source.full_schema(),
@@ -36,6 +40,8 @@ impl OpenSource {
         Ok(match (self, columns) {
             (Self::File(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
             (Self::File(source), None) => Arc::new(*source),
+            (Self::Kafka(source), Some(columns)) => Arc::new(source.with_columns(columns)?),
+            (Self::Kafka(source), None) => Arc::new(*source),
             (Self::Rate(source), _) => Arc::new(source),
             (Self::Memory(_), _) => {
                 return Err(Error::invalid("a memory source has rows in `pelton test` only")
@@ -58,6 +64,10 @@ pub(crate) async fn open(
         SourceSpec::File(source) => {
             let opened = FileSource::open(name, &file_options(file, source)?, log, stores).await?;
             OpenSource::File(Box::new(opened))
+        }
+        SourceSpec::Kafka(source) => {
+            let options = kafka::source_options(file, name, source)?;
+            OpenSource::Kafka(Box::new(KafkaSource::new(name, &options, log)?))
         }
         SourceSpec::Memory(source) => {
             OpenSource::Memory(source.schema.schema(file.text(), file.time_zone())?)

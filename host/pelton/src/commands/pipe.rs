@@ -152,12 +152,13 @@ impl Pipe {
 fn report_malformed(letter: &DeadLetter) {
     let (place, text) =
         (letter.position.as_deref().unwrap_or("stdin"), String::from_utf8_lossy(&letter.payload));
-    eprintln!("malformed: {place}: {}: {}", letter.reason, text.trim_end());
+    crate::report::say(format_args!("malformed: {place}: {}: {}", letter.reason, text.trim_end()));
 }
 
 fn report_refused(refused: &Refused) -> Result<()> {
     let row = json::lines(&refused.row)?;
-    eprintln!("refused: {}: {}: {}", refused.by, refused.reason, String::from_utf8_lossy(&row).trim_end());
+    let row = String::from_utf8_lossy(&row);
+    crate::report::say(format_args!("refused: {}: {}: {}", refused.by, refused.reason, row.trim_end()));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::api::{Api, Registry, Running};
 use crate::assembly::{self, Assembly, Planned, RunOptions};
 use crate::cli::{Reporting, RunArgs};
-use crate::report;
+use crate::report::{self, say};
 use crate::runner::{Observer, QueryRunner};
 use crate::watch::Watch;
 use pelton_core::{Error, Plugin, Result};
@@ -177,10 +177,10 @@ fn report_progress(how: Reporting, progress: &Progress) {
     match how {
         Reporting::None => {}
         Reporting::Json => match serde_json::to_string(progress) {
-            Ok(line) => eprintln!("{line}"),
+            Ok(line) => say(line),
             Err(why) => tracing::warn!(%why, "progress could not be written"),
         },
-        Reporting::Words => eprintln!("{}", progress_words(progress)),
+        Reporting::Words => say(progress_words(progress)),
     }
 }
 
@@ -209,9 +209,9 @@ fn report_summary(how: Reporting, name: &str, summary: &RunSummary) -> Result<()
             let broken = |why| Error::internal(format!("the summary cannot be written as JSON: {why}"));
             let mut value = serde_json::to_value(summary).map_err(broken)?;
             value["name"] = name.into();
-            eprintln!("{value}");
+            say(value);
         }
-        Reporting::Words => eprintln!("{}", summary_words(name, summary)),
+        Reporting::Words => say(summary_words(name, summary)),
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ fn print(queries: &[QueryStatus], arguments: &StatusArgs) -> Result<()> {
             .try_for_each(|query| print_line(&serde_json::to_string(query).map_err(broken)?));
     }
     match queries.is_empty() {
-        true => report::note("no query is running"),
+        true => report::say("no query is running"),
         false => print_line(&table::words(queries, arguments.query.is_some()))?,
     }
     Ok(())

@@ -68,7 +68,7 @@ fn verdict(path: &Path, differences: &[String], print: Option<ScriptPrint>) -> R
     match print {
         Some(ScriptPrint::Json) if differences.is_empty() => Ok(()),
         Some(ScriptPrint::Json) => {
-            eprintln!("{text}");
+            crate::report::say(text);
             Ok(())
         }
         None => print_line(&text),
@@ -97,7 +97,7 @@ async fn run_script(path: &Path, arguments: &ScriptArgs) -> Result<Vec<String>> 
     };
     let mut run = Run {
         script: &script,
-        session: Session::new(&script, file, &arguments.plugins)?,
+        session: Session::new(&script, file, arguments)?,
         ran: Vec::new(),
         failure: None,
         differences: Differences::new(script.document.text()),

@@ -70,6 +70,11 @@ impl Compiler<'_> {
         };
         let timeout = StateColumn { name: "timeout".to_owned(), data_type: time.to_owned() };
         let mut settings = vec![StateFact::new("the function", group.function.to_string())];
+        // What the function makes of a column is its own business: another one is told, not refused.
+        settings.extend(signature.reads.iter().map(|column| {
+            let name = schema.field(*column).name();
+            StateFact::new(format!("the column '{name}' that it reads"), input.column(*column))
+        }));
         for variable in &signature.variables {
             let ttl = variable.ttl_ms.map(|ttl_ms| format!("{ttl_ms} ms"));
             settings

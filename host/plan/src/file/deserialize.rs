@@ -85,7 +85,7 @@ fn described(found: Unexpected<'_>) -> String {
 }
 
 /// Words that the design has and this version has not.
-const PLANNED: [&str; 6] = ["kafka", "socket", "plugin", "avro", "raw", "orc"];
+const PLANNED: [&str; 5] = ["socket", "plugin", "avro", "raw", "orc"];
 
 /// Keys that the design has and this version has not, with what to do instead.
 fn not_yet(key: &str) -> Option<&'static str> {
@@ -118,6 +118,8 @@ fn shape(enum_name: &str) -> Shape {
         "SelectItem" => Shape::ByKind(&[("text", "expression"), ("a map of keys", "named")]),
         "SelectSpec" => Shape::ByKind(&[("text", "one"), ("a list", "many"), ("a map of keys", "named")]),
         "DedupSpec" => Shape::ByKind(&[("text", "all"), ("a list", "columns"), ("a map of keys", "full")]),
+        "TopicsSpec" => Shape::ByKind(&[("text", "one"), ("a list", "many")]),
+        "OffsetsSpec" => Shape::ByKind(&[("text", "word"), ("a map of keys", "offsets")]),
         "Truncate" => Shape::ByKind(&[("true or false", "flag"), ("a number", "width")]),
         _ => Shape::Plain,
     }

@@ -8,6 +8,7 @@ mod declared;
 mod deserialize;
 mod document;
 mod events;
+mod kafka;
 mod location;
 mod node;
 mod reference;
@@ -20,6 +21,9 @@ pub use document::Document;
 pub use events::{
     DedupSpec, DedupStep, LatePolicy, MemorySource, StateSpec, TableSpec, WatermarkPolicySpec, WatermarkSpec,
     WatermarkStep,
+};
+pub use kafka::{
+    Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
 };
 pub use location::SourceText;
 pub use node::{Node, Span};
@@ -151,6 +155,9 @@ pub struct PluginOptions {
     /// What it may use at most.
     #[serde(default)]
     pub limits: PluginLimits,
+    /// What it may reach outside of the sandbox: nothing unless it is said here.
+    #[serde(default)]
+    pub allow: PluginAllow,
     /// Looks at the file while the query runs and swaps the plugin when a new version is written there.
     #[serde(default)]
     pub watch: bool,
@@ -158,7 +165,13 @@ pub struct PluginOptions {
 
 impl PluginOptions {
     fn at(path: Spanned<String>) -> Self {
-        Self { path, config: serde_json::Map::new(), limits: PluginLimits::default(), watch: false }
+        Self {
+            path,
+            config: serde_json::Map::new(),
+            limits: PluginLimits::default(),
+            allow: PluginAllow::default(),
+            watch: false,
+        }
     }
 }
 
@@ -176,6 +189,23 @@ pub struct PluginLimits {
     pub log: Option<ByteSize>,
     /// Elements of one instance's tables.
     pub table_elements: Option<u64>,
+    /// Time of one HTTP request of a sink function, its answer included, for example `30s`.
+    pub http_time: Option<Duration>,
+    /// Bytes of the answer to one, for example `1MiB`.
+    pub http_response: Option<ByteSize>,
+}
+
+/// What a plugin may reach outside of the sandbox.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginAllow {
+    /// The hosts to which its sink functions may send HTTP requests: `hooks.example.com` (https), or with scheme and port
+    /// `http://localhost:8080`. Each counts exactly as it is; names that stand for private addresses lead nowhere.
+    #[serde(default)]
+    pub http: Vec<SpannedText>,
+    /// The same, of hosts whose names may stand for addresses of private networks.
+    #[serde(default)]
+    pub http_private: Vec<SpannedText>,
 }
 
 /// A step: one of the keys `filter`, `select`, `sql`, `plugin`, `watermark` or `dedup`, and perhaps a `name`.

@@ -1,5 +1,6 @@
 //! The sinks of a pipeline file.
 
+use super::kafka::KafkaSink;
 use super::values::{FormatOptions, Spanned};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,6 +14,8 @@ pub enum SinkSpec {
     Console(ConsoleSink),
     /// Writes files, exactly once.
     File(FileSink),
+    /// Writes messages into Kafka topics, exactly once or at least once.
+    Kafka(Box<KafkaSink>),
     /// Keeps the rows in memory, for tests.
     Memory(MemorySink),
     /// Hands the rows to a plugin's sink function. Spark's `foreachBatch`.
@@ -27,6 +30,7 @@ impl SinkSpec {
         match self {
             Self::Console(_) => "console",
             Self::File(_) => "file",
+            Self::Kafka(_) => "kafka",
             Self::Memory(_) => "memory",
             Self::Plugin(_) => "plugin",
             Self::Postgres(_) => "postgres",

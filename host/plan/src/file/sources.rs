@@ -1,6 +1,7 @@
 //! The sources of a pipeline file.
 
 use super::events::{MemorySource, WatermarkSpec};
+use super::kafka::KafkaSource;
 use super::node::Span;
 use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use pelton_core::MalformedPolicy;
@@ -16,6 +17,8 @@ use std::fmt;
 pub enum SourceSpec {
     /// Files as they appear in a directory.
     File(Box<FileSource>),
+    /// Records of Kafka topics.
+    Kafka(Box<KafkaSource>),
     /// Numbered rows at a steady rate, for trying things out.
     Rate(RateSource),
     /// Rows that a test script gives.
@@ -27,6 +30,7 @@ impl SourceSpec {
     pub fn watermark(&self) -> Option<&Spanned<WatermarkSpec>> {
         match self {
             Self::File(source) => source.watermark.as_ref(),
+            Self::Kafka(source) => source.watermark.as_ref(),
             Self::Rate(source) => source.watermark.as_ref(),
             Self::Memory(source) => source.watermark.as_ref(),
         }
@@ -36,6 +40,7 @@ impl SourceSpec {
     pub fn connector(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
+            Self::Kafka(_) => "kafka",
             Self::Rate(_) => "rate",
             Self::Memory(_) => "memory",
         }
@@ -89,6 +94,13 @@ pub struct FileSource {
     /// The event time of its rows.
     #[serde(default)]
     pub watermark: Option<Spanned<WatermarkSpec>>,
+}
+
+/// The same for a key that has no default.
+pub(super) fn some_policy<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<MalformedPolicy>, D::Error> {
+    policy(deserializer).map(Some)
 }
 
 /// `null` without quotes is YAML's null, and means the policy of that name here.
@@ -148,7 +160,7 @@ impl Format {
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case", rename = "MalformedPolicy")]
 #[allow(dead_code, reason = "only its JSON Schema is used: core's type knows no schemars")]
-enum MalformedPolicySchema {
+pub(super) enum MalformedPolicySchema {
     /// The query fails, naming the record (the default). Spark's `FAILFAST`.
     Fail,
     /// The record is counted and left out. Spark's `DROPMALFORMED`.

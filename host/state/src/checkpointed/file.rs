@@ -13,13 +13,15 @@ use pelton_core::BatchId;
 use serde::{Deserialize, Serialize};
 
 /// The version that is written.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 /// The oldest that is read: its groups do not say how long they are, its headers do not name tables.
 pub(super) const FORMAT_MIN: u32 = 2;
+/// From this version on the names of files say what is in them.
+const FORMAT_WITH_NAMES: u32 = 4;
 const MAGIC: &[u8; 8] = b"PELTONST";
 const HEAD: usize = MAGIC.len() + 12;
 
-/// How a file is named by its follower or by a commit: nothing else with its name counts.
+/// How a file is named by its follower or by a commit: nothing else counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Link {
     pub(super) batch: BatchId,
@@ -27,17 +29,31 @@ pub(super) struct Link {
     pub(super) bytes: u64,
     /// Of the header, and so of everything.
     pub(super) crc32: u32,
+    /// The version of the file; links to earlier ones do not say it.
+    #[serde(default)]
+    pub(super) format: u32,
 }
 
 impl Link {
+    /// Where the file lies. Two runs of a micro-batch that say something else write two files: none of them takes
+    /// the place of what the other has committed.
     pub(super) fn path(self) -> String {
-        path(self.batch)
+        match self.format >= FORMAT_WITH_NAMES {
+            true => format!("{DIRECTORY}/{}-{:08x}", self.batch, self.crc32),
+            false => format!("{DIRECTORY}/{}", self.batch),
+        }
     }
 }
 
-/// Where the file of a micro-batch lies.
-pub(super) fn path(batch: BatchId) -> String {
-    format!("{DIRECTORY}/{batch}")
+/// The micro-batch of a file that lies somewhere; none: it is no state file.
+pub(super) fn batch_of(path: &str) -> Option<BatchId> {
+    let name = path.strip_prefix(DIRECTORY)?.strip_prefix('/')?;
+    let number = match name.split_once('-') {
+        Some((number, crc32)) if crc32.len() == 8 => number,
+        Some(_) => return None,
+        None => name,
+    };
+    number.parse().ok().map(BatchId)
 }
 
 /// Where all of them lie.
@@ -109,7 +125,7 @@ pub(super) fn write(
     for part in changes.parts().chain(sweep.parts()) {
         bytes.extend_from_slice(part);
     }
-    let link = Link { batch: header.batch, bytes: bytes.len() as u64, crc32 };
+    let link = Link { batch: header.batch, bytes: bytes.len() as u64, crc32, format: FORMAT };
     Ok((bytes, link))
 }
 

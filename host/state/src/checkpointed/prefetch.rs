@@ -1,12 +1,12 @@
 //! Reads state files ahead of the one that asks for them: several at a time, of bounded size together. Called while
 //! state is restored; checks nothing.
 
-use super::file;
+use super::file::Link;
+use super::retain::StoredFiles;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, iter};
 use pelton_core::{BatchId, FileManager, Result};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// As many files are read at a time.
@@ -14,7 +14,9 @@ const FILES_MAX: usize = 16;
 /// The bytes of files that are read at a time, if there is more than one.
 const BYTES_MAX: u64 = 64 << 20;
 
-type Read = (BatchId, Result<Option<Bytes>>);
+/// A file by its micro-batch and path.
+type Name = (BatchId, String);
+type Read = (Name, Result<Option<Bytes>>);
 
 /// Files that are asked for one after the other, in the order given, though perhaps not all of them.
 pub(super) struct Prefetch {
@@ -29,18 +31,17 @@ pub(super) struct Prefetch {
 impl Prefetch {
     /// `order`: the files that may be asked for, ascending or descending; `sizes`: how many bytes they have, as far as
     /// that is known.
-    pub(super) fn new(
-        files: &Arc<dyn FileManager>,
-        order: Vec<BatchId>,
-        sizes: &BTreeMap<BatchId, u64>,
-    ) -> Self {
-        let largest = order.iter().filter_map(|batch| sizes.get(batch)).max().copied().unwrap_or(0);
+    pub(super) fn new(files: &Arc<dyn FileManager>, order: Vec<Name>, sizes: &StoredFiles) -> Self {
+        let largest = order.iter().filter_map(|name| sizes.get(name)).max().copied().unwrap_or(0);
         let at_once = (BYTES_MAX / largest.max(1)).clamp(1, FILES_MAX as u64) as usize;
         let descending = !order.is_sorted();
         let source = Arc::clone(files);
-        let reads = order.into_iter().map(move |batch| -> BoxFuture<'static, Read> {
+        let reads = order.into_iter().map(move |name| -> BoxFuture<'static, Read> {
             let files = Arc::clone(&source);
-            Box::pin(async move { (batch, files.read(&file::path(batch)).await) })
+            Box::pin(async move {
+                let content = files.read(&name.1).await;
+                (name, content)
+            })
         });
         Self {
             files: Arc::clone(files),
@@ -51,21 +52,22 @@ impl Prefetch {
     }
 
     /// The content of a file; none if there is no such file.
-    pub(super) async fn read(&mut self, wanted: BatchId) -> Result<Option<Bytes>> {
+    pub(super) async fn read(&mut self, wanted: Link) -> Result<Option<Bytes>> {
+        let wanted = (wanted.batch, wanted.path());
         loop {
-            let (batch, content) = match self.ahead.take() {
+            let (name, content) = match self.ahead.take() {
                 Some(read) => read,
                 None => match self.stream.next().await {
                     Some(read) => read,
-                    None => return self.files.read(&file::path(wanted)).await,
+                    None => return self.files.read(&wanted.1).await,
                 },
             };
-            if batch == wanted {
+            if name == wanted {
                 return content;
             }
-            if (batch < wanted) == self.descending {
-                self.ahead = Some((batch, content));
-                return self.files.read(&file::path(wanted)).await;
+            if (name < wanted) == self.descending {
+                self.ahead = Some((name, content));
+                return self.files.read(&wanted.1).await;
             }
         }
     }

@@ -3,16 +3,15 @@
 //! Back along the chain from the file that the commit names to where a replay begins, checking everything; then
 //! forth again, applying it: some files at a time, all shards side by side. Files are read ahead in both directions.
 
-use super::file::{self, Damage, Header, Link};
+use super::file::{self, Damage, Link};
 use super::prefetch::Prefetch;
-use super::retain::stored;
+use super::retain::{StoredFiles, stored};
 use super::section::{ReadGroup, groups};
 use super::{CheckpointedStateStore, Sweep};
 use crate::tables::Shard;
 use crate::threads::in_order;
 use bytes::Bytes;
 use pelton_core::{BatchId, Error, FileManager, Result};
-use std::collections::BTreeMap;
 
 /// Files up to so many bytes together are kept between the two ways; the others are read twice.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
@@ -30,15 +29,18 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
     let sizes = stored(&*store.files).await?;
     let mut chain = check(store, last, &sizes).await?;
     chain.reverse();
-    let again = chain.iter().filter(|checked| checked.content.is_none()).map(|checked| checked.link.batch);
-    let mut prefetch = Prefetch::new(&store.files, again.collect(), &sizes);
+    let again = chain.iter().filter(|checked| checked.content.is_none()).map(|checked| checked.link);
+    let again = again.map(|link| (link.batch, link.path())).collect();
+    let mut prefetch = Prefetch::new(&store.files, again, &sizes);
+    let links: Vec<Link> = chain.iter().map(|checked| checked.link).collect();
+    store.needs.stored(sizes, &links);
     let at_once = APPLIED_BYTES.min(store.tables.memory_max() as usize / 8);
     let mut files = Vec::new();
     let mut bytes = 0;
     for Checked { link, content } in chain {
         let content = match content {
             Some(content) => content,
-            None => found(&*store.files, last, link, prefetch.read(link.batch).await?)?,
+            None => found(&*store.files, last, link, prefetch.read(link).await?)?,
         };
         bytes += content.len();
         files.push((link, content));
@@ -52,12 +54,8 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
 }
 
 /// Finds the files to be replayed, the last first, and where the sweep goes on.
-async fn check(
-    store: &mut CheckpointedStateStore,
-    last: Link,
-    sizes: &BTreeMap<BatchId, u64>,
-) -> Result<Vec<Checked>> {
-    let order = sizes.range(..=last.batch).rev().map(|(batch, _)| *batch).collect();
+async fn check(store: &mut CheckpointedStateStore, last: Link, sizes: &StoredFiles) -> Result<Vec<Checked>> {
+    let order = sizes.keys().rev().skip_while(|(batch, _)| *batch > last.batch).cloned().collect();
     let mut prefetch = Prefetch::new(&store.files, order, sizes);
     let kept_max = KEPT_BYTES_MAX.min(store.tables.memory_max() / 4);
     let mut chain = Vec::new();
@@ -66,7 +64,7 @@ async fn check(
     let mut next = Some(last);
     let mut sweep_is_whole = true;
     while let Some(link) = next {
-        let content = found(&*store.files, last, link, prefetch.read(link.batch).await?)?;
+        let content = found(&*store.files, last, link, prefetch.read(link).await?)?;
         let file =
             file::read(&content, link).map_err(|damage| damaged(&*store.files, last, link, &damage))?;
         let header = &file.header;
@@ -87,7 +85,7 @@ async fn check(
         store.needs.found(header);
         let complete = base.is_some_and(|base| link.batch <= base);
         next = header.previous.filter(|_| !complete);
-        check_order(store, last, header, next, base)?;
+        check_order(store, last, link, next, base)?;
         kept += content.len() as u64;
         chain.push(Checked { link, content: (kept <= kept_max).then_some(content) });
     }
@@ -102,13 +100,12 @@ async fn check(
 fn check_order(
     store: &CheckpointedStateStore,
     last: Link,
-    header: &Header,
+    link: Link,
     next: Option<Link>,
     base: Option<BatchId>,
 ) -> Result<()> {
-    let link = Link { batch: header.batch, ..last };
-    let complete = base.is_none_or(|base| header.batch <= base);
-    if next.is_some_and(|next| next.batch >= header.batch) || (next.is_none() && !complete) {
+    let complete = base.is_none_or(|base| link.batch <= base);
+    if next.is_some_and(|next| next.batch >= link.batch) || (next.is_none() && !complete) {
         let damage = "names another file before it than there can be".into();
         return Err(damaged(&*store.files, last, link, &damage));
     }

@@ -3,7 +3,6 @@
 
 mod damage;
 
-use super::file::path;
 use super::*;
 use futures::executor::block_on;
 use pelton_core::files::{Fault, FaultyFiles, MemoryFiles};
@@ -54,6 +53,15 @@ impl Query {
             (0..200).map(|key| (usize::from(key) % SHARDS, "large", key, Some((0, 300)))).collect();
         query.run(&mut store, &all).await.unwrap();
         (query, store)
+    }
+
+    /// The path of a micro-batch's file.
+    async fn file(&self, batch: u64) -> String {
+        let all = self.files.list("").await.unwrap();
+        let of_batch = all.into_iter().filter(|info| file::batch_of(&info.path) == Some(BatchId(batch)));
+        let paths: Vec<String> = of_batch.map(|info| info.path).collect();
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        paths[0].clone()
     }
 
     async fn run_many(&mut self, store: &mut CheckpointedStateStore, batches: u8) {
@@ -291,11 +299,54 @@ fn a_rerun_writes_the_same_bytes_over_what_a_dead_run_left() {
         let changes = [(2, "small", 9, Some((9, 9)))];
         let mut dead = Query { files: query.files.clone(), batch: query.batch, ..Query::default() };
         dead.run(&mut store, &changes).await.unwrap();
-        let file = path(BatchId(query.batch));
+        let file = query.file(query.batch).await;
         let left = query.files.read(&file).await.unwrap();
         query.run(&mut again, &changes).await.unwrap();
         assert!(left.is_some() && query.files.read(&file).await.unwrap() == left);
         assert_eq!(query.commit, dead.commit);
+    });
+}
+
+#[test]
+fn a_run_that_writes_something_else_leaves_the_committed_file_alone_and_its_own_goes() {
+    block_on(async {
+        let (mut query, mut stalled) = Query::large().await;
+        query.run_many(&mut stalled, 3).await;
+        let mut store = query.open().await.unwrap();
+        let batch = query.batch;
+        let mut other = Query { files: query.files.clone(), batch, ..Query::default() };
+        query.run(&mut store, &[(2, "small", 9, Some((9, 9)))]).await.unwrap();
+        // It was thought to be dead, and writes when the micro-batch has been committed.
+        other.run(&mut stalled, &[(2, "small", 9, Some((1, 9)))]).await.unwrap();
+        let files = async || query.files.list("").await.unwrap().len() as u64;
+        assert_eq!(files().await, batch + 2);
+        let mut again = query.open().await.unwrap();
+        assert_eq!(contents(&again), query.model);
+        again.retain(BatchId(batch)).await.unwrap();
+        assert_eq!(files().await, batch + 1);
+        assert_eq!(contents(&query.open().await.unwrap()), query.model);
+    });
+}
+
+#[test]
+fn what_a_dead_run_left_goes_when_its_micro_batch_is_committed() {
+    block_on(async {
+        let mut query = Query::default();
+        for n in 0..3 {
+            let mut dead = Query { files: query.files.clone(), batch: n, ..Query::default() };
+            let mut store = query.open().await.unwrap();
+            dead.run(&mut store, &[(1, "small", 1, Some((n as u8, 7)))]).await.unwrap();
+            let mut store = query.open().await.unwrap();
+            query.run(&mut store, &[(1, "small", 1, Some((99, 5)))]).await.unwrap();
+            let of_batch = async || {
+                let all = query.files.list("").await.unwrap();
+                all.iter().filter(|info| file::batch_of(&info.path) == Some(BatchId(n))).count()
+            };
+            assert_eq!(of_batch().await, 2);
+            store.retain(BatchId(n)).await.unwrap();
+            assert_eq!(of_batch().await, 1);
+            assert_eq!(contents(&query.open().await.unwrap()), query.model);
+        }
     });
 }
 

@@ -13,11 +13,15 @@ use std::sync::{Mutex, PoisonError};
 
 /// No value may have more bytes.
 const VALUE_BYTES_MAX: usize = 1 << 30;
-/// As many looks at the disk are remembered.
-const LOOKS_MAX: usize = 1 << 16;
+/// So many bytes of keys and values that were found on disk are remembered.
+const LOOKS_BYTES_MAX: usize = 1 << 20;
 
 /// What was found on disk.
-type Looks = HashMap<Box<[u8]>, Option<Bytes>>;
+#[derive(Debug, Default)]
+struct Looks {
+    found: HashMap<Box<[u8]>, Option<Bytes>>,
+    bytes: usize,
+}
 
 /// See above.
 #[derive(Debug, Default)]
@@ -92,7 +96,7 @@ impl Table {
             let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
             for ((value, entry), key) in all.iter_mut().zip(&found).zip(keys) {
                 if entry.is_none() {
-                    *value = looks.get(*key).cloned().flatten();
+                    *value = looks.found.get(*key).cloned().flatten();
                 }
             }
         }
@@ -113,7 +117,10 @@ impl Table {
                 StateOp::Remove(key) => (key, None),
             };
             check_size(&key, value.as_deref().unwrap_or_default())?;
-            let stored = if looks.is_empty() { None } else { looks.get(&key[..]).and_then(Option::as_deref) };
+            let stored = match looks.found.is_empty() {
+                true => None,
+                false => looks.found.get(&key[..]).and_then(Option::as_deref),
+            };
             let before = self.set(&key, value.as_deref(), stored);
             self.undo.push((key, before));
         }
@@ -215,14 +222,16 @@ impl Table {
     fn look(&self, mut keys: Vec<&[u8]>) -> Result<()> {
         let Some(stored) = &self.stored else { return Ok(()) };
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        if looks.len() > LOOKS_MAX {
-            looks.clear();
+        if looks.bytes > LOOKS_BYTES_MAX {
+            *looks = Looks::default();
         }
-        keys.retain(|key| !looks.contains_key(*key));
+        keys.retain(|key| !looks.found.contains_key(*key));
         keys.sort_unstable();
         keys.dedup();
         let values = stored.get_many(&keys)?;
-        looks.extend(keys.into_iter().map(Box::from).zip(values));
+        let value_bytes: usize = values.iter().flatten().map(Bytes::len).sum();
+        looks.bytes += value_bytes + keys.iter().map(|key| key.len()).sum::<usize>();
+        looks.found.extend(keys.into_iter().map(Box::from).zip(values));
         Ok(())
     }
 

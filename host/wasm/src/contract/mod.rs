@@ -7,6 +7,7 @@
     reason = "the WIT documents them; the derive macros want public parts"
 )]
 
+pub(crate) mod http;
 pub(crate) mod sink;
 pub(crate) mod stateful;
 

@@ -5,10 +5,11 @@ use crate::code::{Fault, Running};
 use crate::codec::Encoder;
 use crate::contract::Bytes;
 use crate::contract::sink::{Mode, WriteFn};
+use crate::http::Granted;
 use crate::plugin::Parts;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use pelton_core::{BatchPart, CallScope, Error, FunctionKind, OutputMode, Result, SinkFunction};
+use pelton_core::{BatchInfo, BatchPart, CallScope, Error, FunctionKind, OutputMode, Result, SinkFunction};
 use std::sync::Arc;
 
 /// A sink function, opened for rows of one schema.
@@ -50,7 +51,11 @@ impl SinkFunction for OpenedSink {
             let (code, clock) = (&self.pool.plugin.code, self.pool.clock(scope));
             let input = encoded(&self.input, rows, &mut instance.input)?;
             let parameters = (clock, part.into(), input);
+            let BatchInfo { query_id, batch_id, .. } = scope.batch;
+            let key = format!("{}-{batch_id}-{}", query_id.0, part.number);
+            instance.running.grant_http(Some(Granted::new(Arc::clone(&self.pool.plugin.http), key)));
             let answer = instance.running.call(code, &clock, &instance.write, parameters)?.0;
+            instance.running.grant_http(None);
             answer.map_err(|error| Fault::said(&error))
         })
     }

@@ -1,6 +1,8 @@
 //! One function for each service of the SDK: `../cases/sdk.json` says what they must answer. The benchmarks of
 //! the boundary use `identity`, `add` and `loud`.
 
+pub mod groups;
+
 use pelton::dynamic::{Columns, Rows, Transform};
 use pelton::{Config, Context, Date, Decimal, Emit, Error, Row, Schema, Timestamp, TimestampNtz};
 use std::collections::BTreeMap;
@@ -246,4 +248,5 @@ pub fn loud(bid: Bid) -> Option<Loud> {
 
 pelton::plugin!(name: "conformance", functions: [
     Identity, add, everything, widen, even, repeat, countdown, write, clock, random, log, count, panics, loud,
+    groups::totals, groups::visits,
 ]);

@@ -8,6 +8,7 @@
 //! `rejected` 12; `result<list<u8>, error>` 16 bytes, `result<output, error>` 20. `stateful` has its own.
 #![allow(unsafe_code)]
 
+pub(crate) mod http;
 pub mod sink;
 pub mod stateful;
 

@@ -5,6 +5,8 @@ use crate::context::Clock;
 use crate::error::Error;
 use crate::function::Exported;
 use crate::host::{Level, sink};
+use crate::http::sender::{self, Answer};
+use crate::http::{Request, Response};
 use crate::ipc;
 use crate::output::Row;
 use crate::runtime::Plugin;
@@ -36,6 +38,7 @@ pub fn sink<F: Exported>() -> SinkTest {
         config: "{}".to_owned(),
         output_mode: OutputMode::Append,
         clock: Clock::default(),
+        answer: None,
     }
 }
 
@@ -45,6 +48,7 @@ pub struct SinkTest {
     config: String,
     output_mode: OutputMode,
     clock: Clock,
+    answer: Option<Answer>,
 }
 
 impl SinkTest {
@@ -58,6 +62,12 @@ impl SinkTest {
     #[must_use]
     pub fn output_mode(mut self, output_mode: OutputMode) -> Self {
         self.output_mode = output_mode;
+        self
+    }
+    /// What answers the function's HTTP requests in the place of a server; an error is one of the connection.
+    #[must_use]
+    pub fn answer(mut self, with: impl FnMut(&Request) -> Result<Response, String> + 'static) -> Self {
+        self.answer = Some(Box::new(with));
         self
     }
     /// The clock of the next micro-batch.
@@ -92,7 +102,10 @@ impl SinkTest {
         let rows = encode(rows, &schema);
         let (function, schema) = (self.plugin.functions[0].name, ipc::write_schema(&schema));
         let mut session = SinkSession::open(&self.plugin, function, &self.config, &schema, self.output_mode)?;
-        session.write(self.clock, (number, is_last), &rows)?;
+        sender::answer(self.answer.take());
+        let written = session.write(self.clock, (number, is_last), &rows);
+        self.answer = sender::answer(None);
+        written?;
         if is_last {
             self.clock.batch_id += 1;
         }

@@ -8,6 +8,7 @@
 pub mod processors;
 pub mod python;
 pub mod scala;
+pub mod versions;
 
 use pelton::{Row, Rows, State, TimeMode, Timestamp};
 use std::time::Duration;
@@ -133,5 +134,10 @@ pelton::plugin!(
         processors::tws_event_timer,
         processors::tws_proc_timer,
         processors::tws_ttl,
+        versions::sum_v1,
+        versions::sum_v2,
+        versions::kinds_v1,
+        versions::kinds_v2,
+        versions::kinds_without_map,
     ]
 );

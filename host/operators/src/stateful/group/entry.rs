@@ -6,7 +6,10 @@
 
 use crate::stateful::layout::Arena;
 use bytes::Bytes;
-use pelton_core::{Error, Result};
+use pelton_core::{Error, Result, StateShard};
+
+/// As many are looked up in one go while it is not known how large they are.
+const KEYS_AT_ONCE: usize = 128;
 
 const HAS_VALUE: u8 = 1;
 const HAS_TIME: u8 = 2;
@@ -57,6 +60,31 @@ impl Entry {
     }
 }
 
+/// What is stored under keys, up to the one with which keys and values come to more than so many bytes: of the first
+/// at least. So no call reads more than it will use, however large what is stored.
+pub(super) fn read_within(
+    state: &dyn StateShard,
+    table: &str,
+    keys: &[Bytes],
+    bytes_max: usize,
+) -> Result<Vec<Entry>> {
+    if state.len(table) == 0 {
+        return Ok(vec![Entry::default(); keys.len()]);
+    }
+    let (mut entries, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+    for keys in keys.chunks(KEYS_AT_ONCE) {
+        let asked: Vec<&[u8]> = keys.iter().map(|key| key.as_ref()).collect();
+        for (key, found) in keys.iter().zip(state.get_many(table, &asked)?) {
+            bytes += key.len() + found.as_ref().map_or(0, Bytes::len);
+            entries.push(Entry::read(found.as_ref(), table)?);
+            if bytes > bytes_max {
+                return Ok(entries);
+            }
+        }
+    }
+    Ok(entries)
+}
+
 /// The error for bytes that no operator wrote.
 pub(super) fn damaged(table: &str) -> Error {
     Error::data(format!("the state table '{table}' is damaged: an entry is cut off"))
@@ -66,6 +94,24 @@ pub(super) fn damaged(table: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pelton_core::{StateOp, StateStore};
+    use pelton_state::MemoryStateStore;
+
+    #[test]
+    fn reading_stops_where_it_is_enough_and_gives_something_always() {
+        let mut store = MemoryStateStore::new();
+        let mut shards = store.shards();
+        let keys: Vec<Bytes> = (0..1000u32).map(|n| Bytes::copy_from_slice(&n.to_be_bytes())).collect();
+        let value = Bytes::from([&[HAS_VALUE][..], &[7; 995]].concat());
+        let put = keys.iter().step_by(2).map(|key| StateOp::Put(key.clone(), value.clone()));
+        shards[0].apply("t", put.collect()).expect("applies");
+        let read = |bytes_max| read_within(&*shards[0], "t", &keys, bytes_max).expect("reads").len();
+        // A thousand bytes each, and four for the key of one that is not there.
+        assert_eq!([read(0), read(999), read(1000), read(300_000)], [1, 1, 2, 598]);
+        assert_eq!(read(usize::MAX), 1000);
+        let empty = read_within(&*shards[1], "t", &keys, 0).expect("reads");
+        assert!(empty.len() == 1000 && empty.iter().all(|entry| !entry.is_stored));
+    }
 
     #[test]
     fn entries_come_back() {

@@ -4,8 +4,9 @@
 
 use super::Moment;
 use crate::stateful::layout::{Arena, sorted_order};
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use pelton_core::{Error, Result, SHARDS, shard_of};
 use pelton_plan::stateful::StaticRelation;
@@ -17,6 +18,8 @@ pub(super) struct InitialGroups {
     table: Arc<StaticRelation>,
     /// How many of its columns are the key's.
     keys: usize,
+    /// The fields of the value, if the function has one.
+    value: Option<SchemaRef>,
     /// The version of the table, and what each shard has of it.
     encoded: Mutex<Option<(u64, Vec<OfShard>)>>,
 }
@@ -31,8 +34,8 @@ pub(super) struct OfShard {
 }
 
 impl InitialGroups {
-    pub(super) fn new(table: Arc<StaticRelation>, keys: usize) -> Self {
-        Self { table, keys, encoded: Mutex::new(None) }
+    pub(super) fn new(table: Arc<StaticRelation>, keys: usize, value: Option<SchemaRef>) -> Self {
+        Self { table, keys, value, encoded: Mutex::new(None) }
     }
 
     pub(super) fn of_shard(&self, at: &Moment<'_>, codec: &RowCodec) -> Result<OfShard> {
@@ -50,8 +53,22 @@ impl InitialGroups {
         }
     }
 
+    /// A table may hold NULL wherever it likes, a field of the state may not.
+    fn check_nulls(&self, values: &[ArrayRef]) -> Result<()> {
+        let fields = self.value.iter().flat_map(|value| value.fields());
+        let mut null =
+            fields.zip(values).filter(|(field, column)| !field.is_nullable() && column.null_count() > 0);
+        let Some((field, _)) = null.next() else { return Ok(()) };
+        let (table, field) = (&self.table.name, field.name());
+        Err(Error::data(format!(
+            "the table '{table}' has NULL in '{field}', which the function's state does not take"
+        ))
+        .hint("leave such rows out of the table, or let the field of the state be nullable"))
+    }
+
     fn encode(&self, rows: &RecordBatch, codec: &RowCodec) -> Result<Vec<OfShard>> {
         let (keys, values) = rows.columns().split_at(self.keys);
+        self.check_nulls(values)?;
         let keys = codec.encode_keys(keys)?;
         let mut all = Arena::with_capacity(keys.len(), 16);
         (0..keys.len()).for_each(|row| all.push(&[&[keys.key_group(row)], keys.get(row)]));

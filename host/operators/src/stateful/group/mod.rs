@@ -84,7 +84,10 @@ impl Groups {
             key_fields: spec.keys.iter().map(|column| input.fields()[*column].clone()).collect(),
             codec,
             event_time: spec.event_time,
-            initial: spec.initial.clone().map(|table| InitialGroups::new(table, spec.keys.len())),
+            initial: spec.initial.clone().map(|table| {
+                let value = signature.variables.first().map(|variable| variable.value.clone());
+                InitialGroups::new(table, spec.keys.len(), value)
+            }),
             begun: format!("{}/begun", node.name),
             time_mode: signature.time_mode,
             has_watermark: node.watermark_offset_ms.is_some(),

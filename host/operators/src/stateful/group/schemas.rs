@@ -9,7 +9,10 @@
 //! |---|---|
 //! | same version, same types in the same order, no name at another place | as they are: fields were renamed |
 //! | same version, other fields or another order | by name; what is new must be nullable, and is null |
+//! | same version, a field that may be null no more | refused, as other types are |
 //! | older version | the function's `migrate` |
+//!
+//! A schema in which nothing is stored any more does no harm: what becomes of entries is asked when there are some.
 
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
@@ -20,7 +23,7 @@ use pelton_plan::ROWS_PER_BATCH_MAX;
 use pelton_state::RowCodec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The bytes of a schema's number.
 const NUMBER: usize = 2;
@@ -35,6 +38,10 @@ pub(super) struct Variable {
     values: RowCodec,
     table: String,
     time_zone: String,
+    /// The schema that the function has now, as it is stored.
+    text: Bytes,
+    /// The schemas that were read, by their text: a shard's are looked at in every micro-batch.
+    read: Mutex<BTreeMap<Bytes, Arc<Stored>>>,
 }
 
 /// The schemas of a shard.
@@ -42,7 +49,7 @@ pub(super) struct Known {
     /// The number of the one that the function has now, once something is stored in it.
     current: Option<u16>,
     next: u16,
-    old: BTreeMap<u16, Stored>,
+    old: BTreeMap<u16, Arc<Stored>>,
 }
 
 /// A schema that entries are stored in.
@@ -50,7 +57,6 @@ struct Stored {
     version: u32,
     value: SchemaRef,
     codec: RowCodec,
-    fits: Fits,
 }
 
 /// What is to be done with its entries.
@@ -63,6 +69,15 @@ enum Fits {
 
 fn codec(schema: &SchemaRef) -> Result<RowCodec> {
     RowCodec::new(schema.fields().iter().map(|field| field.data_type().clone()).collect())
+}
+
+fn text(declared: &StateVariable) -> Bytes {
+    let schema = json!({
+        "version": declared.version,
+        "key": spark_schema::to_json(&declared.key),
+        "value": spark_schema::to_json(&declared.value),
+    });
+    schema.to_string().into()
 }
 
 fn number_of(value: &Bytes) -> Option<u16> {
@@ -84,6 +99,8 @@ impl Variable {
             declared: declared.clone(),
             table: format!("{operator}/schemas"),
             time_zone: zone.unwrap_or_else(|| "UTC".to_owned()),
+            read: Mutex::default(),
+            text: text(declared),
         })
     }
 
@@ -97,12 +114,11 @@ impl Variable {
         for (key, text) in state.scan(&self.table, &start[..]..&end[..], usize::from(u16::MAX))? {
             let number = key.get(start.len() - NUMBER..).and_then(|number| number.try_into().ok());
             let number = u16::from_be_bytes(number.ok_or_else(|| self.damaged("a schema's number"))?);
-            let stored = self.stored(&text)?;
             known.next = known.next.max(number.saturating_add(1));
-            if text == self.text() {
+            if text == self.text {
                 known.current = Some(number);
             } else {
-                known.old.insert(number, stored);
+                known.old.insert(number, self.stored(text)?);
             }
         }
         Ok(known)
@@ -112,23 +128,20 @@ impl Variable {
         [self.declared.name.as_bytes(), &[0], &number.to_be_bytes()].concat()
     }
 
-    /// The schema that the function has now, as it is stored.
-    fn text(&self) -> String {
-        let schema = json!({
-            "version": self.declared.version,
-            "key": spark_schema::to_json(&self.declared.key),
-            "value": spark_schema::to_json(&self.declared.value),
-        });
-        schema.to_string()
-    }
-
-    fn stored(&self, text: &[u8]) -> Result<Stored> {
-        let json: Value = serde_json::from_slice(text).map_err(|_| self.damaged("a schema"))?;
+    /// A schema that was stored.
+    fn stored(&self, text: Bytes) -> Result<Arc<Stored>> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stored) = read.get(&text) {
+            return Ok(stored.clone());
+        }
+        let json: Value = serde_json::from_slice(&text).map_err(|_| self.damaged("a schema"))?;
         let version = json["version"].as_u64().and_then(|version| u32::try_from(version).ok());
         let version = version.ok_or_else(|| self.damaged("a schema's version"))?;
         let value = Arc::new(spark_schema::from_json(&json["value"], &self.time_zone)?);
-        let fits = self.fits(version, value.fields())?;
-        Ok(Stored { version, codec: codec(&value)?, value, fits })
+        let stored = Arc::new(Stored { version, codec: codec(&value)?, value });
+        // Not a piece of the buffer that it came in.
+        read.insert(Bytes::copy_from_slice(&text), stored.clone());
+        Ok(stored)
     }
 
     fn fits(&self, version: u32, stored: &Fields) -> Result<Fits> {
@@ -150,15 +163,28 @@ impl Variable {
         let is_elsewhere = |(at, field): (usize, &arrow::datatypes::FieldRef)| {
             fields.iter().position(|now| now.name() == field.name()).is_some_and(|now| now != at)
         };
+        let narrowed = |field: &arrow::datatypes::FieldRef| {
+            Error::invalid(format!(
+                "the variable '{name}' is stored with a field `{}: {}` that may be null, and now it may not",
+                field.name(),
+                type_name(field.data_type())
+            ))
+            .hint("count up the variable's version and migrate older values")
+        };
         if stored.len() == fields.len()
             && stored.iter().zip(fields).all(|(a, b)| same(a.data_type(), b.data_type()))
             && !stored.iter().enumerate().any(is_elsewhere)
         {
-            return Ok(Fits::AsItIs);
+            let mut pairs = stored.iter().zip(fields);
+            return match pairs.find(|(old, now)| old.is_nullable() && !now.is_nullable()) {
+                Some((_, now)) => Err(narrowed(now)),
+                None => Ok(Fits::AsItIs),
+            };
         }
         let place = |field: &arrow::datatypes::FieldRef| {
             let at = stored.iter().position(|old| old.name() == field.name());
             match at {
+                Some(at) if stored[at].is_nullable() && !field.is_nullable() => Err(narrowed(field)),
                 Some(at) if same(stored[at].data_type(), field.data_type()) => Ok(Some(at)),
                 None if field.is_nullable() => Ok(None),
                 _ => Err(Error::invalid(format!(
@@ -184,7 +210,7 @@ impl Variable {
                 self.declared.name
             )));
         }
-        let put = StateOp::Put(self.schema_key(number).into(), self.text().into());
+        let put = StateOp::Put(self.schema_key(number).into(), self.text.clone());
         state.apply(&self.table, vec![put])?;
         (known.current, known.next) = (Some(number), number + 1);
         Ok(number.to_be_bytes())
@@ -228,12 +254,13 @@ impl Variable {
         let current = self.number(known, state)?;
         for (number, places) in by_number {
             let stored = known.old.get(&number).ok_or_else(|| self.damaged("the schema of a value"))?;
+            let fits = self.fits(stored.version, stored.value.fields())?;
             for places in places.chunks(ROWS_PER_BATCH_MAX) {
                 let old: Vec<&[u8]> = places.iter().map(|at| &values[*at][NUMBER..]).collect();
                 let keys: Vec<&[u8]> = places.iter().filter_map(|at| keys.get(*at).copied()).collect();
-                let new: Vec<Bytes> = match &stored.fits {
+                let new: Vec<Bytes> = match &fits {
                     Fits::AsItIs => old.iter().map(|row| [&current[..], row].concat().into()).collect(),
-                    _ => self.renewed(stored, function, &keys, &old, &current)?,
+                    _ => self.renewed((stored.as_ref(), &fits), function, &keys, &old, &current)?,
                 };
                 places.iter().zip(new).for_each(|(at, new)| values[*at] = new);
             }
@@ -243,14 +270,14 @@ impl Variable {
 
     fn renewed(
         &self,
-        stored: &Stored,
+        (stored, fits): (&Stored, &Fits),
         function: &dyn StatefulFunction,
         keys: &[&[u8]],
         old: &[&[u8]],
         number: &[u8; NUMBER],
     ) -> Result<Vec<Bytes>> {
         let columns = stored.codec.decode(old.iter().copied())?;
-        let columns = match &stored.fits {
+        let columns = match fits {
             Fits::ByName(places) => {
                 let fields = places.iter().zip(self.declared.value.fields());
                 let column = |(place, field): (&Option<usize>, &arrow::datatypes::FieldRef)| match place {

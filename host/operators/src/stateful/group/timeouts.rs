@@ -11,18 +11,21 @@
 use super::Moment;
 use super::call::{self, Caller, Calls, GROUPS_MAX, millis};
 use super::chunks::Grouped;
-use super::entry::Entry;
+use super::entry::{Entry, read_within};
 use super::index::{IndexChanges, LazyIndex};
 use super::initial::OfShard;
 use super::schemas::{Known, Variable};
 use super::show::{Entries, GroupKeys, show};
-use crate::stateful::layout::{Arena, sorted_order};
+use crate::stateful::layout::Arena;
 use crate::stateful::{ShardOutput, Shown};
 use bytes::Bytes;
 use pelton_core::{
     GroupInput, GroupOutput, GroupReason, Result, StateAction, StateChanges, StateEntries, StateOp,
     StateShard, TimeMode,
 };
+
+/// The bytes of state that are read before groups are called, unless one group alone has more.
+const STATE_BYTES_MAX: usize = 8 << 20;
 
 /// See the module.
 pub(super) struct Timeouts {
@@ -83,9 +86,11 @@ impl Timeouts {
         let mut shard = Shard { calls: Calls::new(&self.caller, at), state, known, at };
         let mut initial = self.initial(&mut shard, begins_with)?;
         let row_bytes = call::row_bytes(groups);
-        for start in (0..groups.len()).step_by(GROUPS_MAX) {
-            let window = start..groups.len().min(start + GROUPS_MAX);
-            let mut entries = self.read(&mut shard, &groups.keys[window.clone()])?;
+        let mut start = 0;
+        while start < groups.len() {
+            let end = groups.len().min(start + GROUPS_MAX);
+            let mut entries = self.read(&mut shard, &groups.keys[start..end])?;
+            let window = start..start + entries.len();
             for (key, entry) in groups.keys[window.clone()].iter().zip(&mut entries) {
                 if let Some((_, value)) = initial.next_if(|(initial, _)| initial == key) {
                     entry.value = Some(value);
@@ -93,10 +98,11 @@ impl Timeouts {
             }
             let size = |group: usize| {
                 let rows = groups.rows_before(group + 1) - groups.rows_before(group);
-                let value = entries[group - start].value.as_ref().map_or(0, Bytes::len);
+                let value = entries[group - window.start].value.as_ref().map_or(0, Bytes::len);
                 (rows, rows * row_bytes + value + groups.keys[group].len())
             };
-            let cuts = call::cut(window, size);
+            let cuts = call::cut(window.clone(), size);
+            start = window.end;
             let mut left = entries.into_iter();
             for range in cuts {
                 let input = self.caller.data(groups, &range)?;
@@ -134,15 +140,10 @@ impl Timeouts {
         Ok(begins_with.keys.iter().cloned().zip(values).collect::<Vec<_>>().into_iter().peekable())
     }
 
-    /// What is kept of groups, whose keys ascend; values of older schemas are made to fit.
+    /// What is kept of groups, whose keys ascend: of the first, as many as have room. Values of older schemas are made
+    /// to fit.
     fn read(&self, shard: &mut Shard<'_, '_>, keys: &[Bytes]) -> Result<Vec<Entry>> {
-        if shard.state.len(&self.table) == 0 {
-            return Ok(vec![Entry::default(); keys.len()]);
-        }
-        let asked: Vec<&[u8]> = keys.iter().map(|key| key.as_ref()).collect();
-        let found = shard.state.get_many(&self.table, &asked)?;
-        let entry = |found: &Option<Bytes>| Entry::read(found.as_ref(), &self.table);
-        let mut entries = found.iter().map(entry).collect::<Result<Vec<_>>>()?;
+        let mut entries = read_within(&*shard.state, &self.table, keys, STATE_BYTES_MAX)?;
         if let (Some(variable), Some(known)) = (&self.variable, &mut shard.known)
             && !Variable::are_current(known, entries.iter().filter_map(|entry| entry.value.as_ref()))
         {
@@ -276,29 +277,48 @@ impl Timeouts {
         }
     }
 
-    fn time_out_some(&self, shard: &mut Shard<'_, '_>, found: Vec<(i64, Bytes)>, time: i64) -> Result<()> {
-        let unsorted: Vec<Bytes> = found.iter().map(|(_, key)| key.clone()).collect();
-        let order = sorted_order(&unsorted);
-        let keys: Vec<Bytes> = order.iter().map(|at| unsorted[*at as usize].clone()).collect();
-        let entries = self.read(shard, &keys)?;
+    fn time_out_some(
+        &self,
+        shard: &mut Shard<'_, '_>,
+        mut found: Vec<(i64, Bytes)>,
+        time: i64,
+    ) -> Result<()> {
+        found.sort_unstable_by(|(_, a), (_, b)| a.cmp(b));
+        let keys: Vec<Bytes> = found.iter().map(|(_, key)| key.clone()).collect();
+        let mut start = 0;
+        while start < keys.len() {
+            let entries = self.read(shard, &keys[start..])?;
+            let end = start + entries.len();
+            self.time_out_read(shard, &found[start..end], entries, time)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn time_out_read(
+        &self,
+        shard: &mut Shard<'_, '_>,
+        found: &[(i64, Bytes)],
+        entries: Vec<Entry>,
+        time: i64,
+    ) -> Result<()> {
         let (mut due, mut index) = ((Vec::new(), Vec::new()), IndexChanges::default());
         let mut moved = (Vec::new(), Arena::default());
-        for ((at, key), mut entry) in order.iter().zip(keys).zip(entries) {
-            let indexed = found[*at as usize].0;
-            index.remove(indexed, &key);
-            if entry.indexed != Some(indexed) {
+        for ((indexed, key), mut entry) in found.iter().zip(entries) {
+            index.remove(*indexed, key);
+            if entry.indexed != Some(*indexed) {
                 continue;
             }
             entry.indexed = None;
             match entry.time {
                 Some(timeout) if timeout < time => {
-                    due.0.push(key);
+                    due.0.push(key.clone());
                     due.1.push(entry);
                 }
                 put_off => {
-                    entry.indexed = index.set(&key, None, put_off, false);
+                    entry.indexed = index.set(key, None, put_off, false);
                     entry.write(&mut moved.1);
-                    moved.0.push(key);
+                    moved.0.push(key.clone());
                 }
             }
         }

@@ -25,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) pending_ms: Vec<i64>,
     pub(crate) watermark_ms: Option<i64>,
     pub(crate) now_ms: i64,
+    /// How many groups are in the same call.
+    pub(crate) together: usize,
 }
 
 /// A change of a variable.
@@ -136,6 +138,7 @@ impl Native {
             pending_ms: input.pending.iter().filter(own).map(|timer| timer.at / 1000).collect(),
             watermark_ms: scope.batch.watermark_ms,
             now_ms: scope.batch.time_ms,
+            together: input.groups(),
         }
     }
 }

@@ -207,6 +207,49 @@ fn a_call_is_given_the_entries_that_it_asks_for() {
     );
 }
 
+/// Groups with much state come in smaller calls, and each once.
+#[test]
+fn a_call_is_given_no_more_state_than_it_has_room_for() {
+    const ENTRIES: i64 = 1500;
+    let keys: Vec<String> = (0..48).map(|n| format!("k{n}")).collect();
+    for (kind, load) in [
+        (VariableKind::List, Load::Everything),
+        (VariableKind::Map, Load::Everything),
+        (VariableKind::Map, Load::KeyedBy(vec![0])),
+    ] {
+        let key = if kind == VariableKind::Map { "v" } else { "" };
+        let state = StateVariable { load: load.clone(), ..variable("x", kind, key, "c") };
+        let mut running = processor(TimeMode::None, vec![state], move |seen| {
+            let row = shown(seen, format!("{} of {}", seen.state[0].len(), seen.together));
+            let mut says = Says { rows: vec![row], ..Says::default() };
+            if seen.values.contains(&Some(-1)) {
+                let put = |n: i64| if kind == VariableKind::Map { vec![n, n] } else { vec![n] };
+                says.changes.extend((0..ENTRIES).map(|n| (0, Change::Put(put(n)))));
+            }
+            says
+        });
+        let rows = |values: &[i64]| {
+            let row = |(k, v): (&String, &i64)| json!({"k": k, "v": v, "ts": "2026-01-01T00:00:00Z"});
+            let rows = keys.iter().flat_map(|k| values.iter().map(move |v| (k, v)));
+            batch(&input(), &rows.map(row).collect::<Vec<_>>())
+        };
+        let together = |ran: Ran, entries: i64| {
+            assert_eq!(ran.rows.len(), keys.len(), "{kind}");
+            let of = |row: &Value| {
+                let extra = row["extra"].as_str().and_then(|extra| extra.split_once(" of "));
+                let (found, together) = extra.expect("both");
+                assert_eq!(found, entries.to_string(), "{kind}");
+                together.parse::<usize>().expect("a number")
+            };
+            ran.rows.iter().map(of).max()
+        };
+        assert!(together(running.rows(None, &[rows(&[-1])]), 0) > Some(2), "{kind}");
+        let all: Vec<i64> = (0..ENTRIES).collect();
+        let found = running.rows(None, &[rows(if key.is_empty() { &[0] } else { &all })]);
+        assert!(together(found, ENTRIES) <= Some(2), "{kind}");
+    }
+}
+
 /// Entries are removed one by one or all together, in the order in which the function says so.
 #[test]
 fn changes_are_made_in_their_order() {
@@ -307,6 +350,25 @@ fn older_values_are_migrated() {
         let mut found = extras(&ran(&mut running, 0, &[("a", 4), ("b", 5)]));
         found.sort();
         assert_eq!(found, ["a:[[4]]", "b:[[5]]"]);
+    }
+}
+
+/// What may be null in the store cannot be read as what may not.
+#[test]
+fn a_field_that_may_be_null_stays_so() {
+    let with_null = |is_nullable: bool| {
+        let field = arrow::datatypes::Field::new("c", arrow::datatypes::DataType::Int64, is_nullable);
+        let value: SchemaRef = Arc::new(arrow::datatypes::Schema::new(vec![field]));
+        StateVariable { entries: value.clone(), value, ..versioned(1, "c") }
+    };
+    for form in [GroupForm::FlatMapGroups, GroupForm::Processor] {
+        let mut running = Running::new(operator(summing(form, with_null(false))));
+        ran(&mut running, 0, &[("a", 1)]);
+        running.operator = Box::new(operator(summing(form, with_null(true))));
+        assert_eq!(extras(&ran(&mut running, 0, &[("a", 3)])), ["a:[[1]]"]);
+        running.operator = Box::new(operator(summing(form, with_null(false))));
+        let refused = running.try_run(None, &[vec![vec![rows([("a", 3)])]]]).err().expect("is refused");
+        assert!(refused.message().contains("`c: long` that may be null, and now it may not"), "{refused}");
     }
 }
 

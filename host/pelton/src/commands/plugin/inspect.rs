@@ -1,4 +1,7 @@
-//! `pelton plugin inspect`: what a plugin file holds, for a person or for a program, on stdout.
+//! `pelton plugin inspect`: what a plugin file holds, for a person or for a program, on stdout; or what one function makes
+//! of some columns.
+
+mod function;
 
 use crate::cli::{InspectArgs, PrintFormat};
 use crate::commands::print_line;
@@ -9,6 +12,9 @@ use std::fmt::Write;
 
 /// Loads it and prints it.
 pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
+    if let Some(name) = &arguments.function {
+        return function::run(arguments, name);
+    }
     let plugin = plugins::load(&plugins::host()?, &arguments.file, PluginSettings::default())?;
     let seen = plugin.inspect();
     let page = match arguments.format {

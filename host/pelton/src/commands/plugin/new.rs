@@ -4,12 +4,15 @@
 mod vendored;
 
 use crate::cli::{Language, NewArgs};
+use crate::report::say;
 use include_dir::{Dir, include_dir};
 use pelton_core::{Error, Result};
 use std::path::{Path, PathBuf};
 
 static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust");
+static RUST_STATEFUL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/rust-stateful");
 static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/c");
+static C_STATEFUL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates/c-stateful");
 
 /// A file to be written: where in the project, and what.
 type ProjectFile = (PathBuf, Vec<u8>);
@@ -22,12 +25,13 @@ pub(crate) fn run(arguments: &NewArgs) -> Result<()> {
     if folder.exists() {
         return Err(Error::invalid(format!("{name} is there already")).hint("choose another name"));
     }
-    for (path, contents) in project(name, arguments.lang) {
+    for (path, contents) in project(name, arguments.lang, arguments.stateful) {
         write(&folder.join(path), &contents)?;
     }
     super::super::print_line(name)?;
-    eprintln!("next:\n  cd {name}\n  pelton plugin build\n  pelton plugin test {name}.wasm cases/*.json");
-    eprintln!("  pelton run pipeline.yaml");
+    say(format_args!(
+        "next:\n  cd {name}\n  pelton plugin build\n  pelton plugin test {name}.wasm cases/*.json\n  pelton run pipeline.yaml"
+    ));
     Ok(())
 }
 
@@ -42,10 +46,12 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Every file of a new project.
-fn project(name: &str, language: Language) -> Vec<ProjectFile> {
-    let (template, sdk) = match language {
-        Language::Rust => (&RUST, vendored::rust()),
-        Language::C => (&C, vendored::c()),
+fn project(name: &str, language: Language, stateful: bool) -> Vec<ProjectFile> {
+    let (template, sdk) = match (language, stateful) {
+        (Language::Rust, false) => (&RUST, vendored::rust()),
+        (Language::Rust, true) => (&RUST_STATEFUL, vendored::rust()),
+        (Language::C, false) => (&C, vendored::c()),
+        (Language::C, true) => (&C_STATEFUL, vendored::c()),
     };
     let mut files = Vec::new();
     collect(template, &mut |path, contents| {
@@ -95,11 +101,13 @@ mod tests {
 
     #[test]
     fn a_project_is_filled_in_and_carries_the_sdk() {
-        for (language, source, sdk) in [
-            (Language::Rust, "src/lib.rs", "pelton-sdk/rust/src/lib.rs"),
-            (Language::C, "src/plugin.c", "pelton-sdk/pelton.h"),
+        for (language, stateful, source, sdk) in [
+            (Language::Rust, false, "src/lib.rs", "pelton-sdk/rust/src/lib.rs"),
+            (Language::Rust, true, "src/lib.rs", "pelton-sdk/rust/src/lib.rs"),
+            (Language::C, false, "src/plugin.c", "pelton-sdk/pelton.h"),
+            (Language::C, true, "src/plugin.c", "pelton-sdk/pelton_groups.h"),
         ] {
-            let files = project("word-count", language);
+            let files = project("word-count", language, stateful);
             let has = |name: &str| files.iter().any(|(path, _)| path == Path::new(name));
             for name in [source, sdk, "README.md", "pipeline.yaml"] {
                 assert!(has(name), "{name} is missing for {language:?}");

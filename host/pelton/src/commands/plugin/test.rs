@@ -5,6 +5,7 @@ mod answer;
 mod capture;
 mod cases;
 mod check;
+mod stateful;
 
 use crate::cli::TestArgs;
 use crate::commands::print_line;

@@ -10,7 +10,7 @@ use super::sink::ScriptSink;
 use super::source::{Additions, ScriptSource, schema_of};
 use super::values;
 use crate::assembly::{Assembly, Given, GivenSource, RunOptions};
-use crate::cli::PipelineArgs;
+use crate::cli::{PipelineArgs, ScriptArgs};
 use crate::runner::{Observer, Prepared, QueryRunner, Swapped};
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::layout;
@@ -133,8 +133,13 @@ pub(super) struct Session {
 
 impl Session {
     /// A session for a script whose pipeline is `file`. Nothing runs yet.
-    pub(super) fn new(script: &Script, file: PipelineFile, plugins: &[(String, String)]) -> Result<Self> {
-        let arguments = PipelineArgs { files: Vec::new(), set: Vec::new(), plugins: plugins.to_vec() };
+    pub(super) fn new(script: &Script, file: PipelineFile, given: &ScriptArgs) -> Result<Self> {
+        let arguments = PipelineArgs {
+            files: Vec::new(),
+            set: Vec::new(),
+            plugins: given.plugins.clone(),
+            fresh_instances: given.fresh_instances,
+        };
         let (additions, sink) = (Additions::new(script.rows_per_block), Arc::new(ScriptSink::default()));
         let checkpoint = Arc::new(MemoryFiles::new());
         let clock = Arc::new(ManualClock::new(script.start_ms));

@@ -4,7 +4,7 @@
 //! file is with `max_files_per_trigger: 1`. Rows are decoded as the pipeline's JSON sources decode theirs.
 
 use super::script::Row;
-use crate::assembly::{GivenSource, format_options};
+use crate::assembly::{GivenSource, format_options, kafka_schema};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -14,7 +14,7 @@ use pelton_core::{
     BatchId, Block, BlockStream, Decoded, Error, Offset, OffsetRange, ReadLimit, Result, Source,
 };
 use pelton_plan::PipelineFile;
-use pelton_plan::file::{Format, SourceSpec};
+use pelton_plan::file::{Format, KafkaFormat, SourceSpec};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,6 +70,7 @@ pub(super) fn schema_of(file: &PipelineFile, name: &str, spec: &SourceSpec) -> R
             ))
             .hint("declare its columns in the pipeline file")),
         },
+        SourceSpec::Kafka(source) => kafka_schema(file, name, source),
         SourceSpec::Memory(source) => source.schema.schema(file.text(), file.time_zone()),
         SourceSpec::Rate(_) => {
             let zone = Some(Arc::from(file.time_zone()));
@@ -104,6 +105,12 @@ impl ScriptSource {
         if let SourceSpec::File(source) = spec {
             settings.on_malformed = source.on_malformed;
             if source.format == Format::Json {
+                options = JsonOptions::from_map(&format_options(&source.options))?;
+            }
+        }
+        if let SourceSpec::Kafka(source) = spec {
+            settings.on_malformed = source.on_malformed.unwrap_or_default();
+            if source.format.as_ref().is_some_and(|format| format.value == KafkaFormat::Json) {
                 options = JsonOptions::from_map(&format_options(&source.options))?;
             }
         }

@@ -5,7 +5,7 @@
 use super::Shard;
 use super::entries::Entries;
 use super::variable::Loaded;
-use crate::stateful::group::entry::{Entry, damaged};
+use crate::stateful::group::entry::{Entry, damaged, read_within};
 use crate::stateful::group::index::IndexChanges;
 use crate::stateful::layout::Arena;
 use bytes::Bytes;
@@ -38,7 +38,7 @@ impl Lists {
             Load::Last(count) => u64::from(*count),
             Load::Everything | Load::KeyedBy(_) => u64::MAX,
         };
-        Self { items: format!("{}/items", heads.table), heads, last }
+        Self { items: heads.items.clone(), heads, last }
     }
 
     /// The table of their elements.
@@ -64,26 +64,31 @@ impl Lists {
             };
             Ok(List { entry, positions })
         };
-        self.heads.read(shard, keys)?.into_iter().map(list).collect()
+        self.heads.read(shard, keys, usize::MAX)?.into_iter().map(list).collect()
     }
 
-    pub(super) fn load(&self, shard: &Shard<'_, '_>, keys: &[Bytes]) -> Result<Loaded> {
+    /// The entries of the first keys, as many as come to so many bytes.
+    pub(super) fn load(&self, shard: &Shard<'_, '_>, keys: &[Bytes], bytes_max: usize) -> Result<Loaded> {
         if self.last == 0 || shard.state.len(&self.heads.table) == 0 {
             return Ok(Loaded { counts: vec![0; keys.len()], ..Loaded::default() });
         }
-        let (mut loaded, mut asked) = (Loaded::default(), Vec::new());
+        let (mut counts, mut asked, mut bytes) = (Vec::with_capacity(keys.len()), Vec::new(), 0);
         for (key, list) in keys.iter().zip(self.read(shard, keys)?) {
             let Range { start, end } = list.positions;
             let start = start.max(end.saturating_sub(self.last));
+            // Their keys alone are too much.
+            bytes += (end - start) as usize * (key.len() + size_of::<u64>());
+            if bytes > bytes_max && !counts.is_empty() {
+                break;
+            }
             asked.extend((start..end).map(|position| item(key, position)));
-            loaded.counts.push((end - start) as u32);
+            counts.push((end - start) as u32);
         }
-        let asked: Vec<&[u8]> = asked.iter().map(|key| key.as_ref()).collect();
-        for found in shard.state.get_many(&self.items, &asked)? {
-            let entry = Entry::read(found.as_ref(), &self.items)?;
-            loaded.values.push(entry.value.ok_or_else(|| damaged(&self.items))?);
+        let mut values = Vec::new();
+        for entry in read_within(&*shard.state, &self.items, &asked, bytes_max)? {
+            values.push(entry.value.ok_or_else(|| damaged(&self.items))?);
         }
-        Ok(loaded)
+        Ok(Loaded { keys: Vec::new(), values, counts }.whole_groups())
     }
 
     pub(super) fn change(

@@ -4,7 +4,7 @@ use super::Shard;
 use super::entries::{Changes, Entries};
 use super::variable::Loaded;
 use crate::stateful::group::call::Caller;
-use crate::stateful::group::entry::{Entry, damaged};
+use crate::stateful::group::entry::{Entry, damaged, read_within};
 use crate::stateful::group::schemas::Variable;
 use crate::stateful::layout::prefix_end;
 use arrow::array::ArrayRef;
@@ -48,32 +48,41 @@ impl Maps {
         &self.entries
     }
 
+    /// The entries of the first keys that a call is given, as many as come to so many bytes.
     pub(super) fn load(
         &self,
         shard: &Shard<'_, '_>,
         keys: &[Bytes],
         input: &GroupInput,
         schema: &Variable,
+        bytes_max: usize,
     ) -> Result<Loaded> {
         let is_empty = shard.state.len(&self.entries.table) == 0;
         match &self.load {
             _ if is_empty => Ok(Loaded { counts: vec![0; keys.len()], ..Loaded::default() }),
             Load::Nothing => Ok(Loaded { counts: vec![0; keys.len()], ..Loaded::default() }),
-            Load::KeyedBy(columns) => self.load_keyed(shard, keys, input, columns, schema),
-            Load::Everything | Load::Last(_) => self.load_all(shard, keys),
+            Load::KeyedBy(columns) => {
+                let asked = self.asked(keys, input, columns, schema)?;
+                self.load_keyed(shard, keys, asked, bytes_max)
+            }
+            Load::Everything | Load::Last(_) => self.load_all(shard, keys, bytes_max),
         }
     }
 
-    fn load_all(&self, shard: &Shard<'_, '_>, keys: &[Bytes]) -> Result<Loaded> {
-        let mut loaded = Loaded::default();
+    fn load_all(&self, shard: &Shard<'_, '_>, keys: &[Bytes], bytes_max: usize) -> Result<Loaded> {
+        let (mut loaded, mut bytes) = (Loaded::default(), 0);
         for key in keys {
-            let before = loaded.values.len();
-            for (entry, stored) in self.all(shard, key)? {
+            let all = self.all(shard, key)?;
+            bytes += all.iter().map(|(entry, stored)| entry.len() + stored.len()).sum::<usize>();
+            loaded.counts.push(all.len() as u32);
+            for (entry, stored) in all {
                 let value = Entry::read(Some(&stored), &self.entries.table)?.value;
                 loaded.values.push(value.ok_or_else(|| damaged(&self.entries.table))?);
                 loaded.keys.push(entry.slice(key.len()..));
             }
-            loaded.counts.push((loaded.values.len() - before) as u32);
+            if bytes > bytes_max {
+                break;
+            }
         }
         Ok(loaded)
     }
@@ -97,17 +106,16 @@ impl Maps {
         }
     }
 
-    /// The entries whose keys stand in the rows of each group.
-    fn load_keyed(
+    /// The keys of the entries that the rows of each group name, with the group's place.
+    fn asked(
         &self,
-        shard: &Shard<'_, '_>,
         keys: &[Bytes],
         input: &GroupInput,
         columns: &[usize],
         schema: &Variable,
-    ) -> Result<Loaded> {
+    ) -> Result<Vec<(usize, Bytes)>> {
         if input.rows.num_rows() == 0 {
-            return Ok(Loaded { counts: vec![0; keys.len()], ..Loaded::default() });
+            return Ok(Vec::new());
         }
         let columns: Vec<ArrayRef> =
             columns.iter().map(|column| input.rows.column(*column).clone()).collect();
@@ -120,13 +128,26 @@ impl Maps {
             own.dedup();
             asked.extend(own.into_iter().map(|map_key| (group, [key, map_key].concat().into())));
         }
-        let found: Vec<&[u8]> = asked.iter().map(|(_, key)| key.as_ref()).collect();
-        let found = shard.state.get_many(&self.entries.table, &found)?;
-        let mut loaded = Loaded { counts: vec![0; keys.len()], ..Loaded::default() };
-        for ((group, key), stored) in asked.into_iter().zip(found) {
-            let Some(stored) = stored else { continue };
-            let value = Entry::read(Some(&stored), &self.entries.table)?.value;
-            loaded.values.push(value.ok_or_else(|| damaged(&self.entries.table))?);
+        Ok(asked)
+    }
+
+    fn load_keyed(
+        &self,
+        shard: &Shard<'_, '_>,
+        keys: &[Bytes],
+        asked: Vec<(usize, Bytes)>,
+        bytes_max: usize,
+    ) -> Result<Loaded> {
+        let places: Vec<Bytes> = asked.iter().map(|(_, key)| key.clone()).collect();
+        let found = read_within(&*shard.state, &self.entries.table, &places, bytes_max)?;
+        // The first group that is not there as a whole.
+        let whole = asked.get(found.len()).map_or(keys.len(), |(group, _)| *group);
+        let mut loaded = Loaded { counts: vec![0; whole], ..Loaded::default() };
+        for ((group, key), entry) in asked.into_iter().zip(found).filter(|((group, _), _)| *group < whole) {
+            if !entry.is_stored {
+                continue;
+            }
+            loaded.values.push(entry.value.ok_or_else(|| damaged(&self.entries.table))?);
             loaded.keys.push(key.slice(keys[group].len()..));
             loaded.counts[group] += 1;
         }

@@ -27,8 +27,9 @@ use std::ops::Range;
 use timers::{TIMERS_MAX, TimerSet, Timers};
 use variable::Stored;
 
-/// The bytes of state that a call is given, unless one group alone has more.
-const STATE_BYTES_MAX: usize = 8 << 20;
+/// The bytes of state that a call is given, unless one group alone has more. (Less in tests, which then need less to have
+/// more.)
+const STATE_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
 /// See the module.
 pub(super) struct Processor {
@@ -166,25 +167,58 @@ impl Processor {
     }
 
     /// Makes a call, or, if its state is too large, several.
-    fn call(&self, shard: &mut Shard<'_, '_>, called: Called<'_>) -> Result<()> {
-        if called.keys.is_empty() {
-            return Ok(());
+    fn call(&self, shard: &mut Shard<'_, '_>, mut called: Called<'_>) -> Result<()> {
+        let mut at_once = called.keys.len();
+        while !called.keys.is_empty() {
+            let groups = at_once.min(called.keys.len());
+            let mut input = self.input(&called, groups)?;
+            let (loaded, bytes) = self.load(shard, &called.keys[..groups], &mut input)?;
+            if loaded < groups {
+                at_once = loaded.max(1);
+                continue;
+            }
+            let (own, rest) = called.split_at(groups);
+            self.call_once(shard, own, input)?;
+            called = rest;
+            at_once = if bytes < STATE_BYTES_MAX / 2 { at_once.saturating_mul(2) } else { at_once };
         }
-        let mut input = match &called.rows {
-            Some((groups, range)) => self.caller.data(groups, range)?,
-            None => self.caller.without_rows(called.reason, called.keys)?,
-        };
+        Ok(())
+    }
+
+    /// What the first groups of a call are given, all but the state.
+    fn input(&self, called: &Called<'_>, groups: usize) -> Result<GroupInput> {
+        match &called.rows {
+            Some((all, range)) => self.caller.data(all, &(range.start..range.start + groups)),
+            None => self.caller.without_rows(called.reason, &called.keys[..groups]),
+        }
+    }
+
+    /// Reads the state of groups, until it comes to more than a call is given. Gives of how many groups it is there (of
+    /// one alone it always is), and how many bytes it has.
+    fn load(
+        &self,
+        shard: &mut Shard<'_, '_>,
+        keys: &[Bytes],
+        input: &mut GroupInput,
+    ) -> Result<(usize, usize)> {
         let mut bytes = 0;
         for variable in &self.variables {
-            let entries = variable.load(shard, called.keys, &input)?;
-            bytes += entries.rows.get_array_memory_size();
+            let left = match keys.len() {
+                1 => usize::MAX,
+                _ => STATE_BYTES_MAX.saturating_sub(bytes),
+            };
+            let (entries, more) = variable.load(shard, keys, input, left)?;
+            let groups = entries.offsets.len() - 1;
+            if groups < keys.len() {
+                return Ok((groups, bytes + more));
+            }
+            bytes += more;
             input.state.push(entries);
         }
-        if bytes > STATE_BYTES_MAX && called.keys.len() > 1 {
-            let (first, second) = called.halves();
-            self.call(shard, first)?;
-            return self.call(shard, second);
-        }
+        Ok((keys.len(), bytes))
+    }
+
+    fn call_once(&self, shard: &mut Shard<'_, '_>, called: Called<'_>, mut input: GroupInput) -> Result<()> {
         timers::describe(&mut input, called.sets, called.fired);
         let place = called.rows.as_ref().map(|(groups, range)| (*groups, groups.rows_before(range.start)));
         let output = shard.calls.make(&input, place)?;
@@ -221,15 +255,15 @@ impl Processor {
 }
 
 impl<'g> Called<'g> {
-    fn halves(self) -> (Self, Self) {
-        let middle = self.keys.len() / 2;
-        let (keys, other_keys) = self.keys.split_at(middle);
-        let (sets, other_sets) = self.sets.split_at_mut(middle);
-        let (fired, other_fired) = self.fired.split_at(middle.min(self.fired.len()));
+    /// The first groups, and the others.
+    fn split_at(self, groups: usize) -> (Self, Self) {
+        let (keys, other_keys) = self.keys.split_at(groups);
+        let (sets, other_sets) = self.sets.split_at_mut(groups);
+        let (fired, other_fired) = self.fired.split_at(groups.min(self.fired.len()));
         let (rows, other_rows) = match self.rows {
-            Some((groups, range)) => {
-                let middle = range.start + middle;
-                (Some((groups, range.start..middle)), Some((groups, middle..range.end)))
+            Some((all, range)) => {
+                let middle = range.start + groups;
+                (Some((all, range.start..middle)), Some((all, middle..range.end)))
             }
             None => (None, None),
         };

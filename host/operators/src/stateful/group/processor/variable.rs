@@ -49,6 +49,23 @@ pub(super) struct Loaded {
     pub(super) counts: Vec<u32>,
 }
 
+impl Loaded {
+    /// Without the groups of whose entries some were not read.
+    pub(super) fn whole_groups(mut self) -> Self {
+        let (mut whole, mut entries) = (0, 0);
+        for count in &self.counts {
+            let end = entries + *count as usize;
+            if end > self.values.len() {
+                break;
+            }
+            (whole, entries) = (whole + 1, end);
+        }
+        self.counts.truncate(whole);
+        self.values.truncate(entries);
+        self
+    }
+}
+
 impl Stored {
     pub(super) fn new(
         position: usize,
@@ -119,25 +136,28 @@ impl Stored {
         }
     }
 
-    /// The entries that a call of these groups is given.
+    /// The entries that a call of these groups is given; of the first alone if those come to more bytes, perhaps of
+    /// none. Gives the bytes, too.
     pub(super) fn load(
         &self,
         shard: &mut Shard<'_, '_>,
         keys: &[Bytes],
         input: &GroupInput,
-    ) -> Result<StateEntries> {
+        bytes_max: usize,
+    ) -> Result<(StateEntries, usize)> {
         let mut loaded = match &self.kind {
             Kind::Value(entries) => {
                 let mut loaded = Loaded::default();
-                for entry in entries.read(shard, keys)? {
+                for entry in entries.read(shard, keys, bytes_max)? {
                     loaded.counts.push(u32::from(entry.value.is_some()));
                     loaded.values.extend(entry.value);
                 }
                 loaded
             }
-            Kind::List(lists) => lists.load(shard, keys)?,
-            Kind::Map(maps) => maps.load(shard, keys, input, &self.schema)?,
+            Kind::List(lists) => lists.load(shard, keys, bytes_max)?,
+            Kind::Map(maps) => maps.load(shard, keys, input, &self.schema, bytes_max)?,
         };
+        let bytes = loaded.keys.iter().chain(&loaded.values).map(Bytes::len).sum();
         let map_keys: Vec<&[u8]> = loaded.keys.iter().map(|key| key.as_ref()).collect();
         let known = &mut shard.known[self.schema.position];
         let function = self.function.as_ref();
@@ -154,7 +174,8 @@ impl Stored {
             at += count;
             offsets.push(at);
         }
-        Ok(StateEntries { rows: call::batch(&self.schema.declared.entries, columns, at as usize)?, offsets })
+        let rows = call::batch(&self.schema.declared.entries, columns, at as usize)?;
+        Ok((StateEntries { rows, offsets }, bytes))
     }
 
     /// Makes the changes of a call.

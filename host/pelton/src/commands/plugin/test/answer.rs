@@ -1,6 +1,7 @@
 //! What a plugin answers to a case: loads it, binds the function, calls it once with all the rows.
 
 use super::cases::{Case, Clock, Failure, Kind, Row};
+use super::stateful::{self, Kept};
 use super::{Subject, capture, unknown_column};
 use crate::json;
 use arrow::array::RecordBatch;
@@ -27,10 +28,13 @@ pub(super) struct Returned {
     /// The rows, or the one column of a scalar function.
     pub(super) rows: RecordBatch,
     pub(super) rejected: Vec<Rejected>,
+    /// Of a stateful function alone.
+    pub(super) kept: Option<Kept>,
 }
 
 /// Runs the case. The error says why the case itself cannot be run.
 pub(super) fn of(subject: &Subject, case: &Case) -> Result<Answer, String> {
+    case.is_of_one_kind()?;
     let columns = parse_columns(&case.schema, "UTC").map_err(|why| format!("schema: {why}"))?;
     let schema = Arc::new(Schema::new(columns));
     let rows = rows_of(&case.rows, &schema)?;
@@ -43,6 +47,7 @@ pub(super) fn of(subject: &Subject, case: &Case) -> Result<Answer, String> {
     let plugin = subject.host.load(&subject.name, &subject.bytes, settings).map_err(|why| why.to_string())?;
     let (result, logs) = capture::logs_of(|| call(&plugin, case, &schema, &rows, &info));
     let counters = plugin.metrics().counters;
+    let result = result?;
     Ok(Answer { result: result.map_err(|error| classify(&error)), counters, logs })
 }
 
@@ -52,20 +57,37 @@ fn call(
     schema: &SchemaRef,
     rows: &RecordBatch,
     info: &BatchInfo,
-) -> pelton_core::Result<Returned> {
+) -> Result<pelton_core::Result<Returned>, String> {
     let scope = CallScope { batch: info, operator: "case", partition: 0, call: 0 };
     match case.kind {
-        Kind::Scalar => {
-            let function = plugin.scalar(&case.function, Arc::clone(schema))?;
-            let ScalarOutput { column, rejected } = function.evaluate(&scope, rows)?;
-            let schema = Arc::new(Schema::new(vec![function.field()]));
-            Ok(Returned { rows: RecordBatch::try_new(schema, vec![column])?, rejected })
-        }
-        Kind::Transform => {
-            let output = plugin.transform(&case.function, Arc::clone(schema))?.process(&scope, rows)?;
-            Ok(Returned { rows: output.rows, rejected: output.rejected })
-        }
+        Kind::Scalar => Ok(scalar(plugin, case, schema, rows, &scope)),
+        Kind::Transform => Ok(transform(plugin, case, schema, rows, &scope)),
+        Kind::Stateful => stateful::call(plugin, case, schema, &scope),
     }
+}
+
+fn scalar(
+    plugin: &WasmPlugin,
+    case: &Case,
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+    scope: &CallScope<'_>,
+) -> pelton_core::Result<Returned> {
+    let function = plugin.scalar(&case.function, Arc::clone(schema))?;
+    let ScalarOutput { column, rejected } = function.evaluate(scope, rows)?;
+    let schema = Arc::new(Schema::new(vec![function.field()]));
+    Ok(Returned { rows: RecordBatch::try_new(schema, vec![column])?, rejected, kept: None })
+}
+
+fn transform(
+    plugin: &WasmPlugin,
+    case: &Case,
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+    scope: &CallScope<'_>,
+) -> pelton_core::Result<Returned> {
+    let output = plugin.transform(&case.function, Arc::clone(schema))?.process(scope, rows)?;
+    Ok(Returned { rows: output.rows, rejected: output.rejected, kept: None })
 }
 
 /// The contract's own words for what went wrong.

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Returned, rows_of};
 use super::cases::{Expect, ExpectedError, ExpectedLog, ExpectedRejection, Failure, Row};
+use super::stateful::Kept;
 use crate::json;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -13,7 +14,11 @@ use std::fmt::Debug;
 /// Everything that the case speaks of must be so.
 pub(super) fn check(expect: &Expect, answer: &Answer) -> Result<(), String> {
     match (&expect.rows, &expect.column, &expect.error) {
-        (Some(rows), None, None) => same_rows(rows, expect, returned(answer)?)?,
+        (Some(rows), None, None) => {
+            let found = returned(answer)?;
+            same_rows(rows, expect, found)?;
+            same_kept(expect, found.kept.as_ref())?;
+        }
         (None, Some(column), None) => same_column(column, expect, returned(answer)?)?,
         (None, None, Some(error)) => same_error(error, &answer.result)?,
         _ => return Err("a case expects exactly one of 'rows', 'column' and 'error'".to_owned()),
@@ -33,6 +38,36 @@ fn same_rows(expected: &[Row], expect: &Expect, found: &Returned) -> Result<(), 
     same_rejections(&expect.rejected, &found.rejected)?;
     let expected = lines(&rows_of(expected, &found.rows.schema())?)?;
     same_lines(&expected, &lines(&found.rows)?)
+}
+
+/// What a stateful function is, and what its groups have after the call.
+fn same_kept(expect: &Expect, found: Option<&Kept>) -> Result<(), String> {
+    let Some(found) = found else {
+        return match (&expect.groups, &expect.signature) {
+            (None, None) => Ok(()),
+            _ => Err("only a stateful function has 'groups' and a 'signature'".to_owned()),
+        };
+    };
+    if let Some(signature) = &expect.signature {
+        same("signature", signature, &found.signature)?;
+    }
+    let (expected, groups) = match (&expect.groups, &found.groups) {
+        (Some(expected), Some(groups)) => (expected, groups),
+        (None, None) => return Ok(()),
+        (None, Some(_)) => {
+            return Err("of a stateful function a case expects 'groups', too: what they have after the call"
+                .to_owned());
+        }
+        (Some(_), None) => return Err("after a migration there are no 'groups' to be compared".to_owned()),
+    };
+    same("number of groups", &expected.len(), &groups.len())?;
+    for (at, (expected, found_group)) in expected.iter().zip(groups).enumerate() {
+        let expected = found.expected(expected)?;
+        same(&format!("state of group {at}"), &expected.state, &found_group.state)?;
+        same(&format!("timeout of group {at}, in microseconds"), &expected.timeout, &found_group.timeout)?;
+        same(&format!("timers of group {at}, in microseconds"), &expected.timers, &found_group.timers)?;
+    }
+    Ok(())
 }
 
 /// At a refused row any value will do.
@@ -55,7 +90,7 @@ fn same_column(expected: &[Value], expect: &Expect, found: &Returned) -> Result<
 }
 
 /// Rows as JSON: equal values have equal texts.
-fn lines(rows: &RecordBatch) -> Result<Vec<String>, String> {
+pub(super) fn lines(rows: &RecordBatch) -> Result<Vec<String>, String> {
     let text = json::lines_with_nulls(rows).map_err(|why| why.to_string())?;
     Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
 }

@@ -1,0 +1,29 @@
+//! What the Kafka source and the Kafka sink have in common: the settings of a client, what its failures mean, and how an
+//! unreachable cluster is waited for.
+//!
+//! Settings may hold secrets, so they are shown nowhere: messages name the cluster by its bootstrap servers.
+
+mod config;
+mod context;
+mod failure;
+mod names;
+mod wait;
+
+pub use config::{ClientOptions, Role};
+
+pub(crate) use config::client;
+pub(crate) use context::Context;
+pub(crate) use failure::Failure;
+pub(crate) use wait::{Status, Waiting};
+
+use pelton_core::{Error, Result};
+use std::time::Duration;
+
+/// How long one call to the cluster takes at most, before it is made again: so that a query can be ended meanwhile.
+pub(crate) const CALL: Duration = Duration::from_secs(5);
+
+/// Runs what blocks on a thread that may.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|e| Error::internal(format!("a call to Kafka: {e}")).caused_by(e))
+}

@@ -1,0 +1,111 @@
+//! What librdkafka tells a client beside its answers: log lines, errors of connections, messages that were not delivered.
+
+use super::Status;
+use parking_lot::Mutex;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message};
+use rdkafka::producer::ProducerContext;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Of one client.
+pub(crate) struct Context {
+    pub(crate) status: Arc<Status>,
+    refused: Mutex<Option<String>>,
+    last: Mutex<Option<String>>,
+    undelivered: Mutex<Option<Undelivered>>,
+    mirror_failed: AtomicBool,
+}
+
+/// The first message of a micro-batch that the cluster did not take.
+#[derive(Debug, Clone)]
+pub(crate) struct Undelivered {
+    pub(crate) code: RDKafkaErrorCode,
+    pub(crate) topic: String,
+    pub(crate) bytes: usize,
+}
+
+impl Context {
+    pub(crate) fn new(status: &Arc<Status>) -> Self {
+        Self {
+            status: Arc::clone(status),
+            refused: Mutex::default(),
+            last: Mutex::default(),
+            undelivered: Mutex::default(),
+            mirror_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Why the cluster will not have this client: wrong credentials, a certificate that does not hold.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.refused.lock().clone()
+    }
+
+    /// What was last said about the connection.
+    pub(crate) fn last(&self) -> Option<String> {
+        self.last.lock().clone()
+    }
+
+    /// Forgets what was not delivered.
+    pub(crate) fn begin_delivery(&self) {
+        *self.undelivered.lock() = None;
+    }
+
+    /// The first message since then that was not delivered.
+    pub(crate) fn undelivered(&self) -> Option<Undelivered> {
+        self.undelivered.lock().clone()
+    }
+}
+
+impl ClientContext for Context {
+    // What matters of it comes as an error, too.
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        tracing::debug!(?level, facility, "{message}");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, "{reason}");
+        let is_refused = match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => true,
+            // A connection that worked before breaks in many ways while a broker goes down.
+            Some(RDKafkaErrorCode::SSL) => !self.status.has_answered(),
+            _ => false,
+        };
+        match is_refused {
+            true => *self.refused.lock() = Some(reason.to_owned()),
+            false => *self.last.lock() = Some(reason.to_owned()),
+        }
+    }
+}
+
+impl ConsumerContext for Context {
+    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        let Err(failed) = result else { return };
+        let benign = matches!(failed.rdkafka_error_code(), Some(RDKafkaErrorCode::NoOffset));
+        if !benign && !self.mirror_failed.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the consumer group cannot be told how far the query is ({failed}): lag tools do not see it; the query \
+                 itself does not need it"
+            );
+        }
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
+        let Err((failed, message)) = result else { return };
+        let code = failed.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+        // What is thrown away with its transaction is no failure of its own.
+        let mut first = self.undelivered.lock();
+        if first.is_none() {
+            let bytes = message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len);
+            *first = Some(Undelivered { code, topic: message.topic().to_owned(), bytes });
+        }
+    }
+}

@@ -58,6 +58,7 @@ impl Version {
                 key: Vec::new(),
                 value: Vec::new(),
                 nullable: Vec::new(),
+                set_aside: false,
             }];
         }
         self

@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &SwapArgs) -> Result<()> {
     let runtime = super::runtime(Some(1))?;
     if !arguments.dry_run {
         let swapped: Swapped = runtime.block_on(client.send(&route, &[], bytes))?;
-        report::note(&words(query, &swapped));
+        report::say(words(query, &swapped));
         return Ok(());
     }
     let found: DryRun = runtime.block_on(client.send(&route, &[("dry_run", "true")], bytes))?;
@@ -37,7 +37,7 @@ pub(crate) fn roll_back(arguments: &RollbackArgs) -> Result<()> {
     let plugin: Vec<(&str, &str)> = arguments.plugin.iter().map(|name| ("plugin", name.as_str())).collect();
     let route = ["queries", query, "rollback"];
     let swapped: Swapped = super::runtime(Some(1))?.block_on(client.post(&route, &plugin))?;
-    report::note(&words(query, &swapped));
+    report::say(words(query, &swapped));
     Ok(())
 }
 

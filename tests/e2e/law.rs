@@ -40,6 +40,9 @@ const RULES: &[(&str, &[&str], &str)] = &[
     ("pelton-bench-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-groups-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
     ("pelton-failing-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-totals-1-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-totals-2-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
+    ("pelton-totals-3-guest", &["pelton-sdk"], "a plugin knows the SDK alone"),
 ];
 
 /// Those that may know everyone: the binary hands the engine its parts, the tests test all of it.

@@ -48,6 +48,8 @@ mod runs;
 /// Checkpoint and output on an S3 store, which may be slow and fail.
 #[cfg(unix)]
 mod s3;
+/// Plugins that are swapped while a query runs.
+mod swap;
 /// Static tables that change between a crash and the rerun.
 mod tables;
 /// State that a function's earlier version has left.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 10] = [
+const RUST: [(&str, &str); 13] = [
     ("flights-rust", "flights-rust.wasm"),
     ("redact", "redact.wasm"),
     ("sessionize", "sessionize.wasm"),
@@ -21,6 +21,9 @@ const RUST: [(&str, &str); 10] = [
     ("pelton-bench-guest", "bench.wasm"),
     ("pelton-groups-guest", "groups.wasm"),
     ("pelton-failing-guest", "failing.wasm"),
+    ("pelton-totals-1-guest", "totals-1.wasm"),
+    ("pelton-totals-2-guest", "totals-2.wasm"),
+    ("pelton-totals-3-guest", "totals-3.wasm"),
 ];
 
 /// The plugin of the demo and of most examples.

@@ -224,6 +224,25 @@ impl Checkpoint {
         self.offsets.append(batch_id, entry).await
     }
 
+    /// Writes down that a micro-batch, which was begun as `ours` says and failed so, runs as `entry` says from here on:
+    /// over the same input, with other plugins. Nothing of the first attempt may be visible. `Fenced` if it is not ours any
+    /// more.
+    pub async fn rewrite_offsets(
+        &self,
+        batch_id: BatchId,
+        ours: &OffsetEntry,
+        entry: &OffsetEntry,
+    ) -> Result<()> {
+        if self.commits.get(batch_id).await?.is_some() {
+            return Err(Error::fenced(format!(
+                "micro-batch {batch_id} was committed by another run of this query, which owns the checkpoint {} now",
+                self.files.url()
+            ))
+            .hint("stop one of the two; a query may run only once at a time on a checkpoint"));
+        }
+        self.offsets.replace(batch_id, ours, entry).await
+    }
+
     /// Step 8 of a micro-batch: it is done.
     pub async fn write_commit(&self, batch_id: BatchId, entry: &CommitEntry) -> Result<()> {
         self.commits.append(batch_id, entry).await
@@ -261,6 +280,16 @@ impl Checkpoint {
     /// Keeps the bytes of a plugin before the offset log names it.
     pub async fn save_plugin(&self, digest: &PluginDigest, bytes: &Bytes) -> Result<()> {
         plugins::save(self.files.as_ref(), digest, bytes).await
+    }
+
+    /// The plugins whose bytes are kept.
+    pub async fn kept_plugins(&self) -> Result<Vec<PluginDigest>> {
+        plugins::kept(self.files.as_ref()).await
+    }
+
+    /// Gives up the bytes of a plugin that nothing names any more.
+    pub async fn remove_plugin(&self, digest: &PluginDigest) -> Result<()> {
+        self.files.delete(&layout::plugin(digest)).await
     }
 
     /// The bytes of a plugin that the offset log names.

@@ -33,6 +33,8 @@ fn offsets(id: u64) -> OffsetEntry {
         tables: BTreeMap::new(),
         sources: BTreeMap::from([("s".to_owned(), source)]),
         plugins: BTreeMap::new(),
+        swaps: BTreeMap::new(),
+        rolled_back: Vec::new(),
         reset: Vec::new(),
         sink: None,
         run_id: RunId("r-1".into()),

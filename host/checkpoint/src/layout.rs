@@ -9,7 +9,7 @@
 //! sinks/…                  a sink's own log
 //! state/…                  what the stateful operators remember; commits/N says which of it is micro-batch N's
 //! layouts/<sha256>         what the state consists of; commits/N says which of these is micro-batch N's
-//! plugins/<sha256>.wasm    the bytes of every plugin that an entry of the offset log names
+//! plugins/<sha256>.wasm    the bytes of every plugin that an entry of the offset log names, or a rollback may go to
 //! dead-letters/N.jsonl     rows of micro-batch N that did not reach the sink
 //! replays/<name>/…         dead letters that are fed back to a source
 //! ```

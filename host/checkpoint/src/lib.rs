@@ -20,7 +20,8 @@ pub use dead_letters::DeadLetterFile;
 pub use entry::FORMAT_VERSION;
 pub use layouts::LayoutId;
 pub use log::{
-    CommitEntry, CommitLog, OffsetEntry, OffsetLog, PartitionMark, PartitionMarks, SinkCommit, SourceOffsets,
+    CommitEntry, CommitLog, OffsetEntry, OffsetLog, PartitionMark, PartitionMarks, Probation, RolledBack,
+    SinkCommit, SourceOffsets, SwappedPlugin,
 };
 pub use metadata::Metadata;
 pub use recovery::ResumePoint;

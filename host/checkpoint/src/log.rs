@@ -43,6 +43,13 @@ pub struct OffsetEntry {
     /// The plugins it runs with, by their name in the pipeline file.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginDigest>,
+    /// Those of them that were swapped while the query ran.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub swaps: BTreeMap<String, SwappedPlugin>,
+    /// The swaps that it failed with and that were undone, in their order: it was begun with other plugins than it runs
+    /// with now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rolled_back: Vec<RolledBack>,
     /// The operators that begin with empty state in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reset: Vec<String>,
@@ -51,6 +58,57 @@ pub struct OffsetEntry {
     pub sink: Option<String>,
     /// The run that wrote the entry: two runs never write the same one.
     pub run_id: RunId,
+}
+
+/// A plugin that was swapped while the query ran: which versions a start, a failure and a rollback ask for. Every entry
+/// has it from the swap on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwappedPlugin {
+    /// What the pipeline file named then: as long as it does, a start goes on with what was swapped in.
+    pub instead_of: PluginDigest,
+    /// The versions before, oldest first: a rollback goes to the last of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<PluginDigest>,
+    /// The version is new: if it fails, the swap is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probation: Option<Probation>,
+}
+
+/// The first micro-batches of a new version of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probation {
+    /// The version that comes back if the new one fails.
+    pub from: PluginDigest,
+    /// The first micro-batch with the new version.
+    pub since: BatchId,
+    /// The first micro-batch after the probation.
+    pub until: BatchId,
+    /// What the state of the query with the version before consists of. None: it has no state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutId>,
+}
+
+impl Probation {
+    /// Whether a micro-batch is one of them.
+    pub fn holds(&self, batch_id: BatchId) -> bool {
+        self.since <= batch_id && batch_id < self.until
+    }
+}
+
+/// A swap that was undone because a micro-batch failed with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolledBack {
+    /// The plugin.
+    pub plugin: String,
+    /// The version that failed.
+    pub from: PluginDigest,
+    /// The version that it ran with before and runs with again.
+    pub to: PluginDigest,
+    /// What the failure said.
+    pub why: String,
 }
 
 /// How far each partition of a watermark is, by name: `source/partition`, or the source's if it is not divided.
@@ -190,12 +248,16 @@ impl<T: Entry> Log<T> {
         let content = entry::encode(entry)?;
         match create_or_own(self.files.as_ref(), &path, content).await? {
             Created::New => Ok(()),
-            Created::Exists => Err(Error::fenced(format!(
-                "{}/{path} was written by another run of this query, which owns the checkpoint now",
-                self.files.url()
-            ))
-            .hint("stop one of the two; a query may run only once at a time on a checkpoint")),
+            Created::Exists => Err(self.overtaken(&path)),
         }
+    }
+
+    fn overtaken(&self, path: &str) -> Error {
+        Error::fenced(format!(
+            "{}/{path} was written by another run of this query, which owns the checkpoint now",
+            self.files.url()
+        ))
+        .hint("stop one of the two; a query may run only once at a time on a checkpoint")
     }
 
     /// Removes an entry that is no longer needed.
@@ -205,6 +267,23 @@ impl<T: Entry> Log<T> {
 
     fn damaged(&self, path: &str, damage: Damage) -> Error {
         damage_error(&format!("{}/{path}", self.files.url()), damage, T::WAY_OUT)
+    }
+}
+
+impl OffsetLog {
+    /// Puts an entry in the place of one that is ours, durably. (On a storage without locks another run may do something
+    /// else with it in the same moment; one of the two is then fenced at its next entry.)
+    pub(crate) async fn replace(
+        &self,
+        batch_id: BatchId,
+        ours: &OffsetEntry,
+        entry: &OffsetEntry,
+    ) -> Result<()> {
+        let path = layout::log_entry(layout::OFFSETS, batch_id);
+        match self.get(batch_id).await?.is_some_and(|found| found == *ours) {
+            true => self.files.replace(&path, entry::encode(entry)?).await,
+            false => Err(self.overtaken(&path)),
+        }
     }
 }
 
@@ -245,6 +324,8 @@ mod tests {
             tables: BTreeMap::new(),
             sources: BTreeMap::from([("flights".to_owned(), offsets)]),
             plugins: BTreeMap::from([("p".to_owned(), PluginDigest("ab".repeat(32)))]),
+            swaps: BTreeMap::new(),
+            rolled_back: Vec::new(),
             reset: Vec::new(),
             sink: None,
             run_id: RunId(run.into()),

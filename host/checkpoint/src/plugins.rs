@@ -1,6 +1,7 @@
 //! The bytes of every plugin that the offset log names, so that a rerun uses the code of the first run.
 //!
-//! Each version is kept once, under its digest, and never deleted: replays and rollbacks ask for old ones.
+//! Each version is kept once, under its digest, for as long as an entry of the log or a rollback may ask for it; the engine
+//! says when none does any more.
 
 use crate::layout;
 use bytes::Bytes;
@@ -31,9 +32,22 @@ pub async fn save(files: &dyn FileManager, plugin: &PluginDigest, bytes: &Bytes)
     files.replace(&path, bytes.clone()).await
 }
 
+/// The plugins whose bytes are there, in the order of their digests. Other files are none of ours.
+pub async fn kept(files: &dyn FileManager) -> Result<Vec<PluginDigest>> {
+    let stored = files.list(layout::PLUGINS).await?;
+    let name = |path: &str| {
+        let name = path.strip_prefix(layout::PLUGINS)?.strip_prefix('/')?.strip_suffix(".wasm")?;
+        is_digest(name).then(|| PluginDigest(name.to_owned()))
+    };
+    Ok(stored.iter().filter_map(|file| name(&file.path)).collect())
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The bytes of a plugin that the offset log names, checked against the digest.
 pub async fn load(files: &dyn FileManager, plugin: &PluginDigest) -> Result<Bytes> {
-    let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_digest(plugin.as_str()) {
         return Err(Error::data(format!("'{plugin}' is not the SHA-256 of a plugin")));
     }
@@ -65,6 +79,8 @@ mod tests {
             assert!(load(&files, &name).await.unwrap_err().message().ends_with("is missing"));
             save(&files, &name, &bytes).await.unwrap();
             assert_eq!(load(&files, &name).await.unwrap(), bytes);
+            files.replace("plugins/notes.txt", Bytes::new()).await.unwrap();
+            assert_eq!(kept(&files).await.unwrap(), [name.clone()]);
 
             files.replace(&layout::plugin(&name), Bytes::from_static(b"\0as")).await.unwrap();
             assert!(load(&files, &name).await.unwrap_err().message().contains("is damaged"));

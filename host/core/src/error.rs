@@ -44,13 +44,14 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     hint: Option<String>,
+    plugin: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error of the given kind. `message` is a whole sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, source: None }
+        Self { kind, message: message.into(), hint: None, plugin: None, source: None }
     }
     /// [`ErrorKind::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -84,6 +85,13 @@ impl Error {
         self
     }
 
+    /// Says whose fault it is: the plugin's with this name in the pipeline file.
+    #[must_use]
+    pub fn of_plugin(mut self, plugin: impl Into<String>) -> Self {
+        self.plugin = Some(plugin.into());
+        self
+    }
+
     /// Keeps the cause for `source()`; the message should already say what matters of it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
@@ -106,6 +114,10 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+    /// The plugin whose code has failed, by its name in the pipeline file, if one has.
+    pub fn plugin_name(&self) -> Option<&str> {
+        self.plugin.as_deref()
+    }
     /// Whether it comes from a reader that has gone away (`pelton run … | head`): the query then ends quietly.
     pub fn is_broken_pipe(&self) -> bool {
         let mut cause = std::error::Error::source(self);
@@ -124,6 +136,18 @@ impl Error {
     pub fn call_failure(&self) -> &str {
         let failure = self.source.as_ref().and_then(|cause| cause.downcast_ref::<CallFailure>());
         failure.map_or(&self.message, |failure| &failure.reason)
+    }
+    /// The same error once more, without its cause: for several who ask.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let Self { kind, message, hint, plugin, .. } = self;
+        Self {
+            kind: *kind,
+            message: message.clone(),
+            hint: hint.clone(),
+            plugin: plugin.clone(),
+            source: None,
+        }
     }
     /// The way out, if there is one to name.
     pub fn hint_text(&self) -> Option<&str> {

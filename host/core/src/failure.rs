@@ -128,6 +128,7 @@ impl PoisonReport {
              {found} are found (rows_max: {rows_max}) in {calls} calls (calls_max: {calls_max}); the first failure: \
              {first_reason}"
         ))
+        .of_plugin(plugin)
         .hint(
             "mend the plugin and start with --rerun-with-current-plugins; or raise on_plugin_failure: {dead_letter: \
              {rows_max: …, calls_max: …}}",

@@ -59,6 +59,13 @@ pub trait Sink: Send + Sync {
     async fn finish(&self) -> Result<()> {
         Ok(())
     }
+    /// Whether rows of a micro-batch whose write did not succeed in this run may have got out all the same: then no other
+    /// rows may take their place. `begun_before`: an earlier run has begun it, too, and may have come to its end. Without
+    /// a look at what is there, that alone decides.
+    async fn may_hold(&self, batch: &BatchInfo, begun_before: bool) -> Result<bool> {
+        let _ = batch;
+        Ok(begun_before)
+    }
 }
 
 /// What a sink did with a micro-batch.

@@ -14,6 +14,13 @@ pub(crate) struct Available {
     pub(crate) latest: Option<Offset>,
 }
 
+impl Available {
+    /// Nothing is to be read now.
+    pub(crate) fn nothing_after(position: &Option<Offset>) -> Self {
+        Self { position: position.clone(), latest: None }
+    }
+}
+
 /// What the next micro-batch reads of each source, in their order; `None`: there is none to run. If no source has
 /// something new, one is run all the same where `without_data` says that it would change something; it reads nothing.
 /// Spark's `constructNextBatch`.

@@ -8,12 +8,13 @@ use crate::progress::{Phase, Progress, RunSummary};
 use crate::query::{Input, Listener, Logic, PhaseListener, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
+use crate::swap::{KeptPlugins, Swaps, carried_on};
 use crate::trigger;
 use crate::watermark::{Recorded, WatermarkTracker};
-use pelton_checkpoint::Resume;
+use pelton_checkpoint::{Checkpoint, Resume};
 use pelton_core::{
-    Error, FileManager, OutputMode, Result, Sink, SinkContext, Source, StateStore, Table, Trigger,
-    WatermarkPolicy,
+    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
+    Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub struct QueryBuilder {
     parallelism: usize,
     polling_delay: Duration,
     listener: Option<Listener>,
+    swaps: Swaps,
+    file_plugins: BTreeMap<String, PluginDigest>,
+    summary: RunSummary,
     phase_listener: Option<PhaseListener>,
 }
 
@@ -70,6 +74,9 @@ impl QueryBuilder {
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             polling_delay: POLLING_DELAY,
             listener: None,
+            swaps: Swaps::default(),
+            file_plugins: BTreeMap::new(),
+            summary: RunSummary::default(),
             phase_listener: None,
         }
     }
@@ -217,6 +224,28 @@ impl QueryBuilder {
         self
     }
 
+    /// Where other versions of plugins come from while the query runs. Default: from nowhere.
+    #[must_use]
+    pub fn swaps(mut self, swaps: Swaps) -> Self {
+        self.swaps = swaps;
+        self
+    }
+
+    /// The versions of the plugins that the pipeline file names. Default: those of [`QueryBuilder::logic`]; others if
+    /// some were swapped in an earlier run ([`Recovered::swapped_in`]).
+    #[must_use]
+    pub fn file_plugins(mut self, digests: BTreeMap<String, PluginDigest>) -> Self {
+        self.file_plugins = digests;
+        self
+    }
+
+    /// The run goes on from one that ended with [`crate::RunEnd::RolledBack`].
+    #[must_use]
+    pub fn continuing(mut self, summary: RunSummary) -> Self {
+        self.summary = summary;
+        self
+    }
+
     /// Is told of every change of what the query is doing, on the engine's task: it must return quickly.
     #[must_use]
     pub fn on_phase(mut self, listener: impl Fn(Phase) + Send + Sync + 'static) -> Self {
@@ -232,6 +261,9 @@ impl QueryBuilder {
         let (rerun_logic, carried) = self.check(&logic, sink.as_ref())?;
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
+        let entry = resume.newest_entry();
+        let swapped = entry.map(|entry| carried_on(entry, &logic, &self.file_plugins)).unwrap_or_default();
+        let committed_layout = resume.last_commit().and_then(|commit| commit.layout.clone());
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
         }
@@ -241,22 +273,18 @@ impl QueryBuilder {
         // A micro-batch that runs again leaves what its own plugins describe.
         let rerun_layouts = rerun_logic.as_ref().map(|rerun| carried.recorded(layouts(rerun), &carried.then));
         let before = rerun_layouts.as_deref().unwrap_or(&carried.then);
+        let recorded = carried.recorded(layouts(&logic), before);
+        let next = resume.last_committed().map_or(BatchId::FIRST, BatchId::next);
+        let kept_plugins = KeptPlugins::new(checkpoint.kept_plugins().await?, next);
         let (mut layout, mut rerun_layout) = (None, None);
         if self.state.is_some() {
-            layout = Some(checkpoint.save_layouts(&carried.recorded(layouts(&logic), before)).await?);
+            layout = Some(checkpoint.save_layouts(&recorded).await?);
             if let Some(rerun) = &rerun_layouts {
                 rerun_layout = Some(checkpoint.save_layouts(rerun).await?);
             }
         }
-        let schema = logic.dataflow.schema();
-        let query_id = checkpoint.metadata().query_id.clone();
-        let (output_mode, last_committed) = (self.output_mode, resume.last_committed());
-        let unfinished = match &resume {
-            Resume::Rerun { batch_id, .. } => Some(*batch_id),
-            Resume::Fresh | Resume::Next { .. } => None,
-        };
-        sink.open(SinkContext { query_id, schema, output_mode, last_committed, unfinished }).await?;
-        Ok(Query {
+        sink.open(sink_context(&checkpoint, &resume, &logic, self.output_mode)).await?;
+        let query = Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
             checkpoint,
@@ -265,6 +293,13 @@ impl QueryBuilder {
             rerun_with_current_tables: self.rerun_with_current_tables,
             logic: Arc::new(logic),
             layout,
+            committed_layout,
+            recorded,
+            swaps: self.swaps,
+            swapped,
+            swapping: None,
+            file_plugins: self.file_plugins,
+            kept_plugins,
             rerun_logic: rerun_logic.map(|logic| (Arc::new(logic), rerun_layout)),
             state: self.state.into(),
             reset: carried.named,
@@ -272,6 +307,7 @@ impl QueryBuilder {
             watermarks,
             no_data_batches: self.no_data_batches,
             sink,
+            output_mode: self.output_mode,
             trigger: self.trigger,
             limit: trigger::read_limit(self.trigger),
             clock,
@@ -281,10 +317,12 @@ impl QueryBuilder {
             phase_listener: self.phase_listener,
             phase: None,
             last_started: None,
-            summary: RunSummary::default(),
+            summary: self.summary,
             failed: false,
             warned_of_late_rows: false,
-        })
+        };
+        query.tell_plugins();
+        Ok(query)
     }
 
     /// All that can be refused. Gives the steps for the micro-batch that runs again, if they are others, and what
@@ -336,5 +374,24 @@ impl QueryBuilder {
         };
         let marks = last.map(|commit| commit.watermarks.clone()).unwrap_or_default();
         WatermarkTracker::new(logic.dataflow.watermarks(), policy, &Recorded { marks, partitions, query_ms })
+    }
+}
+
+fn sink_context(
+    checkpoint: &Checkpoint,
+    resume: &Resume,
+    logic: &Logic,
+    output_mode: OutputMode,
+) -> SinkContext {
+    let unfinished = match resume {
+        Resume::Rerun { batch_id, .. } => Some(*batch_id),
+        Resume::Fresh | Resume::Next { .. } => None,
+    };
+    SinkContext {
+        query_id: checkpoint.metadata().query_id.clone(),
+        schema: logic.dataflow.schema(),
+        output_mode,
+        last_committed: resume.last_committed(),
+        unfinished,
     }
 }

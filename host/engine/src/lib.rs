@@ -27,6 +27,7 @@ mod replay;
 mod report;
 mod reset;
 mod rows;
+mod swap;
 mod tables;
 pub mod testing;
 mod trigger;
@@ -41,6 +42,10 @@ pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
 pub use replay::{Replay, Replayed};
 pub use reset::ResetState;
+pub use swap::{
+    Candidate, LastSwap, PROBATION_BATCHES, PluginProgress, SwapCounts, SwapKind, SwapOutcome, Swaps,
+    check_swap, in_force,
+};
 pub use trigger::next_trigger_ms;
 
 #[cfg(test)]
@@ -55,3 +60,5 @@ mod query_tests;
 mod stateful_crash_tests;
 #[cfg(test)]
 mod stateful_tests;
+#[cfg(test)]
+mod swap_crash_tests;

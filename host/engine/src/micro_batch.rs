@@ -45,13 +45,16 @@ pub enum Turn {
     Ran(BatchId),
     /// There was nothing to do.
     Idle,
+    /// It failed with a plugin that had been swapped, and the log says by now that it runs again with the version before.
+    /// This query is at its end; one that is put together anew goes on.
+    RolledBack(BatchId),
 }
 
 /// All mutable state of one micro-batch.
 pub(crate) struct BatchContext {
     pub(crate) info: Arc<BatchInfo>,
     /// What the offset log says of it.
-    entry: OffsetEntry,
+    pub(crate) entry: OffsetEntry,
     /// What it reads, an input each, as the entry says.
     pub(crate) ranges: Vec<SourceOffsets>,
     pub(crate) logic: Arc<Logic>,
@@ -65,6 +68,8 @@ pub(crate) struct BatchContext {
     state: Option<StateCommit>,
     /// What that consists of.
     layout: Option<LayoutId>,
+    /// The sink has it.
+    pub(crate) is_in_sink: bool,
     pub(crate) sink: SinkReport,
     pub(crate) spent: DurationMs,
 }
@@ -84,62 +89,93 @@ impl Query {
     /// Runs one micro-batch, if there is one to run. [`Query::run`] calls it for every trigger; tests may do so
     /// themselves. After an error the query is at its end.
     pub async fn run_once(&mut self) -> Result<Turn> {
+        self.run_turn(false).await
+    }
+
+    /// Runs a micro-batch without data if a plugin is to be swapped; nothing otherwise.
+    pub async fn swap_once(&mut self) -> Result<Turn> {
+        self.run_turn(true).await
+    }
+
+    async fn run_turn(&mut self, only_swaps: bool) -> Result<Turn> {
         if self.failed {
             return Err(Error::internal("a query that has failed was asked to go on"));
         }
         let batch_id = self.position.batch_id;
-        let turn = self.turn().await;
-        self.failed = turn.is_err();
+        let turn = self.turn(only_swaps).await;
+        self.failed = matches!(turn, Err(_) | Ok(Turn::RolledBack(_)));
         if turn.is_ok() {
             self.tell(Phase::Waiting);
         }
         let name = &self.checkpoint.metadata().query_name;
-        turn.map_err(|failed| failed.context(format_args!("query '{name}', micro-batch {batch_id}")))
+        let turn =
+            turn.map_err(|failed| failed.context(format_args!("query '{name}', micro-batch {batch_id}")));
+        turn.inspect_err(|failed| self.swap_failed(failed))
     }
 
-    async fn turn(&mut self) -> Result<Turn> {
+    async fn turn(&mut self, only_swaps: bool) -> Result<Turn> {
         let started = Stopwatch::start();
-        let mut batch = match self.position.pending.take() {
-            Some(planned) => self.planned_batch(planned),
-            None => {
-                let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
-                let available = self.ask_sources(time_ms).await?;
-                let watermarks = self.planned_watermarks(&available, time_ms).await?;
-                let without_data = self.wants_batch_without_data(&watermarks, time_ms);
-                let Some(ranges) = admission::plan_batch(&available, without_data) else {
-                    self.sink.rest(time_ms).await?;
-                    return Ok(Turn::Idle);
-                };
-                self.watermarks = watermarks;
-                let tables = self.latest_tables().await?;
-                let mut batch = self.new_batch(time_ms, ranges, tables);
-                batch.spent.latest_offset = millis(started.elapsed());
-                self.write_offsets(&mut batch).await?;
-                batch
-            }
+        let planned = match self.position.pending.take() {
+            Some(planned) => Some(self.planned_batch(planned)),
+            None => self.plan(started, only_swaps).await?,
         };
+        let Some(mut batch) = planned else { return Ok(Turn::Idle) };
         self.tell(Phase::Running { batch_id: batch.info.batch_id, is_rerun: batch.is_rerun });
+        if let Err(failed) = self.process(&mut batch).await {
+            return self.undo_swap(&batch, failed).await;
+        }
+        batch.spent.trigger_execution = millis(started.elapsed());
+        let batch_id = batch.info.batch_id;
+        self.swaps_committed(batch_id);
+        self.report(batch, started).await;
+        Ok(Turn::Ran(batch_id))
+    }
+
+    /// Steps 1 and 2, if there is a micro-batch to run.
+    async fn plan(&mut self, started: Stopwatch, only_swaps: bool) -> Result<Option<BatchContext>> {
+        self.take_over().await;
+        let is_swap = self.swapping.is_some();
+        if only_swaps && !is_swap {
+            return Ok(None);
+        }
+        let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
+        let available = match only_swaps {
+            true => self.position.offsets.iter().map(Available::nothing_after).collect(),
+            false => self.ask_sources(time_ms).await?,
+        };
+        let watermarks = self.planned_watermarks(&available, time_ms).await?;
+        let without_data = is_swap || self.wants_batch_without_data(&watermarks, time_ms);
+        let Some(ranges) = admission::plan_batch(&available, without_data) else {
+            self.sink.rest(time_ms).await?;
+            return Ok(None);
+        };
+        self.watermarks = watermarks;
+        let tables = self.latest_tables().await?;
+        let mut batch = self.new_batch(time_ms, ranges, tables);
+        batch.spent.latest_offset = millis(started.elapsed());
+        self.write_offsets(&mut batch).await?;
+        Ok(Some(batch))
+    }
+
+    /// Steps 3 to 9.
+    async fn process(&mut self, batch: &mut BatchContext) -> Result<()> {
         let working = Stopwatch::start();
-        self.pin_tables(&batch).await?;
-        let rows = self.rows(&mut batch).await?;
-        self.write_sink(&mut batch, rows).await?;
+        self.pin_tables(batch).await?;
+        let rows = self.rows(batch).await?;
+        self.write_sink(batch, rows).await?;
         batch.spent.add_batch = millis(working.elapsed());
         if batch.sink.already_committed {
-            self.see_unread_event_times(&mut batch).await?;
+            self.see_unread_event_times(batch).await?;
         } else if !batch.meters.ended() {
             return Err(Error::internal(format!(
                 "the sink `{}` took a micro-batch without reading it to its end",
                 self.sink.description()
             )));
         }
-        self.commit_state(&mut batch).await?;
-        self.write_commit(&mut batch).await?;
-        self.forget(&mut batch).await;
-        self.acknowledge(&mut batch).await?;
-        batch.spent.trigger_execution = millis(started.elapsed());
-        let batch_id = batch.info.batch_id;
-        self.report(batch, started).await;
-        Ok(Turn::Ran(batch_id))
+        self.commit_state(batch).await?;
+        self.write_commit(batch).await?;
+        self.forget(batch).await;
+        self.acknowledge(batch).await
     }
 
     /// Step 1.
@@ -215,6 +251,8 @@ impl Query {
             sources: named.collect(),
             tables,
             plugins: digests.collect(),
+            swaps: self.swapped.clone(),
+            rolled_back: Vec::new(),
             // Of a run's first micro-batch: with its commit the reset has happened.
             reset: if self.position.has_run { Vec::new() } else { self.reset.clone() },
             sink: Some(self.sink.kind()),
@@ -252,6 +290,7 @@ impl Query {
             operators: Vec::new(),
             state: None,
             layout,
+            is_in_sink: false,
             sink: SinkReport::default(),
             spent: DurationMs::default(),
         }
@@ -306,6 +345,7 @@ impl Query {
     async fn write_sink(&self, batch: &mut BatchContext, rows: RowStream) -> Result<()> {
         let watch = Stopwatch::start();
         batch.sink = self.sink.write(&batch.info, rows).await?;
+        batch.is_in_sink = true;
         let took = watch.elapsed();
         let waited = Duration::from_nanos(batch.meters.rows_wait_nanos.load(Relaxed));
         let busy = Duration::from_nanos(batch.sink.busy_nanos);
@@ -343,7 +383,7 @@ impl Query {
             watermarks: self.watermarks.record(),
             partitions: self.watermarks.record_partitions(),
             state: batch.state.take(),
-            layout: batch.layout.take(),
+            layout: self.layout_after(batch),
             sink: SinkCommit { rows, bytes, files },
             run_id: self.checkpoint.run_id().clone(),
         };
@@ -352,6 +392,7 @@ impl Query {
         written?;
         // What cannot be removed now is removed later; the micro-batch is done all the same.
         let _ = trimmed.inspect_err(|failed| tracing::warn!(%failed, "old log entries could not be removed"));
+        self.committed_layout = commit.layout;
         self.position.batch_id = batch.info.batch_id.next();
         self.position.batch_time_ms = batch.info.time_ms;
         self.position.offsets = batch.ranges.iter().map(|range| range.end.clone()).collect();
@@ -362,9 +403,28 @@ impl Query {
         Ok(())
     }
 
-    /// Lets the state store give up what no entry of the commit log names any more.
+    /// What the state after a micro-batch consists of. A swap without data leaves the state as the version before has
+    /// written it, so that version can still read it.
+    fn layout_after(&self, batch: &BatchContext) -> Option<LayoutId> {
+        let on_probation = batch.entry.swaps.values().any(|swapped| swapped.probation.is_some());
+        let is_untouched = admission::reads_nothing(&batch.ranges)
+            && batch.operators.iter().all(|operator| operator.rows_updated == 0);
+        match (on_probation && is_untouched, &self.committed_layout) {
+            (true, Some(before)) => Some(before.clone()),
+            _ => batch.layout.clone(),
+        }
+    }
+
+    /// Gives up plugins and lets the state store give up what no entry of the logs names any more.
     async fn forget(&mut self, batch: &mut BatchContext) {
         let oldest = self.checkpoint.oldest_retained(batch.info.batch_id);
+        self.kept_plugins.named(batch.entry.plugins.values(), &batch.entry.swaps, batch.info.batch_id);
+        if let Some(digest) = self.kept_plugins.superfluous(oldest).cloned() {
+            let removed = self.checkpoint.remove_plugin(&digest).await;
+            let _ =
+                removed.inspect_err(|failed| tracing::warn!(%failed, "an old plugin could not be removed"));
+            self.kept_plugins.removed(&digest);
+        }
         let Some(state) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner) else { return };
         let watch = Stopwatch::start();
         let forgotten = state.retain(oldest).await;

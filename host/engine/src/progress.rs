@@ -5,10 +5,12 @@
 //! on); durations are milliseconds with a fraction, because a
 //! micro-batch takes only one or two.
 
+use crate::swap::PluginProgress;
 use chrono::{DateTime, SecondsFormat};
 use pelton_core::{Backlog, BatchId, Offset, QueryId, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What became of one micro-batch. Spark's `StreamingQueryProgress`.
@@ -45,6 +47,9 @@ pub struct Progress {
     pub event_time: EventTime,
     /// One a stateful operator.
     pub state_operators: Vec<StateOperatorProgress>,
+    /// The plugins that the next micro-batch runs with, by their name in the pipeline file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub plugins: BTreeMap<String, PluginProgress>,
     /// One a source, in the pipeline's order.
     pub sources: Vec<SourceProgress>,
     /// The sink.
@@ -276,6 +281,9 @@ pub enum RunEnd {
     Stopped,
     /// It was told to end at once; the running micro-batch runs again at the next start.
     Aborted,
+    /// A micro-batch failed with a plugin that had been swapped, and is to run again with the version before: the query
+    /// goes on when it is put together anew.
+    RolledBack,
 }
 
 /// A whole run, summed up.

@@ -8,13 +8,14 @@ use crate::micro_batch::Turn;
 use crate::position::Position;
 use crate::progress::{Phase, Progress, RunEnd, RunSummary};
 use crate::recover::Recovered;
+use crate::swap::{KeptPlugins, Swapping, Swaps};
 use crate::trigger;
 use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
-use pelton_checkpoint::{Checkpoint, LayoutId};
+use pelton_checkpoint::{Checkpoint, LayoutId, SwappedPlugin};
 use pelton_core::{
-    BatchId, Clock, Dataflow, FileManager, PluginDigest, QueryId, ReadLimit, Result, RunId, Sink, Source,
-    StateLayout, StateStore, Table, Trigger,
+    BatchId, Clock, Dataflow, FileManager, OutputMode, PluginDigest, QueryId, ReadLimit, Result, RunId, Sink,
+    Source, StateLayout, StateStore, Table, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -85,6 +86,19 @@ pub struct Query {
     pub(crate) logic: Arc<Logic>,
     /// What the state after a micro-batch consists of, if the query is stateful.
     pub(crate) layout: Option<LayoutId>,
+    /// What the state of the last committed micro-batch consists of, if that is recorded.
+    pub(crate) committed_layout: Option<LayoutId>,
+    /// The same, in full: with what is set aside.
+    pub(crate) recorded: Vec<StateLayout>,
+    /// Where versions of plugins come from while the query runs.
+    pub(crate) swaps: Swaps,
+    /// The plugins of `logic` that were swapped, as the next entry of the log has them.
+    pub(crate) swapped: BTreeMap<String, SwappedPlugin>,
+    /// The swap of the micro-batch that is under way.
+    pub(crate) swapping: Option<Swapping>,
+    /// The versions that the pipeline file names.
+    pub(crate) file_plugins: BTreeMap<String, PluginDigest>,
+    pub(crate) kept_plugins: KeptPlugins,
     /// For the micro-batch that runs again, if it ran other plugins than `logic`; and what its state consists of.
     pub(crate) rerun_logic: Option<(Arc<Logic>, Option<LayoutId>)>,
     /// The state of the last micro-batch, if the query is stateful. A worker thread has it while operators run. (The
@@ -97,6 +111,7 @@ pub struct Query {
     pub(crate) watermarks: WatermarkTracker,
     pub(crate) no_data_batches: bool,
     pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) output_mode: OutputMode,
     pub(crate) trigger: Trigger,
     pub(crate) limit: ReadLimit,
     pub(crate) clock: Arc<dyn Clock>,
@@ -151,7 +166,7 @@ impl Query {
             () = control.abort.cancelled() => Ok(RunEnd::Aborted),
             end = self.fire(&control.stop) => end,
         };
-        self.summary.seconds = watch.elapsed().as_secs_f64();
+        self.summary.seconds += watch.elapsed().as_secs_f64();
         self.summary.end = end?;
         Ok(self.summary.clone())
     }
@@ -166,10 +181,10 @@ impl Query {
 
     async fn fire(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         match self.trigger {
-            Trigger::Once => {
-                self.run_once().await?;
-                self.sink.finish().await.map(|()| RunEnd::Finished)
-            }
+            Trigger::Once => match self.run_once().await? {
+                Turn::RolledBack(_) => Ok(RunEnd::RolledBack),
+                Turn::Ran(_) | Turn::Idle => self.finish().await,
+            },
             Trigger::AvailableNow => {
                 self.prepare_for_available_now().await?;
                 self.fire_until_idle(stop).await
@@ -182,6 +197,11 @@ impl Query {
         }
     }
 
+    /// All there was is done: a sink that holds rows back lets go of them.
+    async fn finish(&self) -> Result<RunEnd> {
+        self.sink.finish().await.map(|()| RunEnd::Finished)
+    }
+
     /// Nothing will ever come.
     fn is_at_end(&self) -> bool {
         let mut inputs = self.inputs.iter().zip(&self.position.offsets).peekable();
@@ -190,8 +210,10 @@ impl Query {
 
     async fn fire_until_idle(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
-            if self.run_once().await? == Turn::Idle {
-                return self.sink.finish().await.map(|()| RunEnd::Finished);
+            match self.run_once().await? {
+                Turn::Ran(_) => {}
+                Turn::Idle => return self.finish().await,
+                Turn::RolledBack(_) => return Ok(RunEnd::RolledBack),
             }
         }
         Ok(RunEnd::Stopped)
@@ -199,12 +221,14 @@ impl Query {
 
     async fn fire_as_fast_as_possible(&mut self, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
-            if self.run_once().await? == Turn::Idle {
-                if self.is_at_end() {
-                    return self.sink.finish().await.map(|()| RunEnd::Finished);
+            match self.run_once().await? {
+                Turn::Ran(_) => {}
+                Turn::Idle if self.is_at_end() => return self.finish().await,
+                Turn::Idle => {
+                    let rest = tokio::time::sleep(self.polling_delay);
+                    tokio::select! { () = rest => {}, () = stop.cancelled() => {} }
                 }
-                let rest = tokio::time::sleep(self.polling_delay);
-                tokio::select! { () = rest => {}, () = stop.cancelled() => {} }
+                Turn::RolledBack(_) => return Ok(RunEnd::RolledBack),
             }
         }
         Ok(RunEnd::Stopped)
@@ -213,8 +237,10 @@ impl Query {
     async fn fire_every(&mut self, interval_ms: i64, stop: &CancellationToken) -> Result<RunEnd> {
         while !stop.is_cancelled() {
             let fired_ms = self.clock.now_ms();
-            if self.run_once().await? == Turn::Idle && self.is_at_end() {
-                return self.sink.finish().await.map(|()| RunEnd::Finished);
+            match self.run_once().await? {
+                Turn::Idle if self.is_at_end() => return self.finish().await,
+                Turn::Ran(_) | Turn::Idle => {}
+                Turn::RolledBack(_) => return Ok(RunEnd::RolledBack),
             }
             let next_ms = trigger::next_trigger_ms(fired_ms, interval_ms);
             let took_ms = self.clock.now_ms() - fired_ms;
@@ -225,8 +251,27 @@ impl Query {
                     "the micro-batch took longer than its trigger's interval"
                 );
             }
-            tokio::select! { () = self.clock.sleep_until(next_ms) => {}, () = stop.cancelled() => {} }
+            if let Turn::RolledBack(_) = self.wait_for_trigger(next_ms, stop).await? {
+                return Ok(RunEnd::RolledBack);
+            }
         }
         Ok(RunEnd::Stopped)
+    }
+
+    /// Waits for the time of the next trigger, or until it is asked to stop. A plugin that is to be swapped does not wait
+    /// for it: it takes over in a micro-batch without data.
+    async fn wait_for_trigger(&mut self, next_ms: i64, stop: &CancellationToken) -> Result<Turn> {
+        loop {
+            let (clock, swaps) = (Arc::clone(&self.clock), self.swaps.clone());
+            tokio::select! {
+                () = clock.sleep_until(next_ms) => return Ok(Turn::Idle),
+                () = stop.cancelled() => return Ok(Turn::Idle),
+                () = swaps.arrived() => {
+                    if let Turn::RolledBack(batch_id) = self.swap_once().await? {
+                        return Ok(Turn::RolledBack(batch_id));
+                    }
+                }
+            }
+        }
     }
 }

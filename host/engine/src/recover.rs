@@ -3,6 +3,7 @@
 //! Called by the binary. What it learns decides what must be loaded: a micro-batch that runs again wants the
 //! plugins that its entry names, which are perhaps not those of the pipeline file.
 
+use crate::swap::in_force;
 use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, MIN_BATCHES_TO_RETAIN, Opening, Resume};
 use pelton_core::{
@@ -91,7 +92,13 @@ impl Recovered {
         }
     }
 
-    /// The bytes of one of them, from the checkpoint.
+    /// The versions that were swapped in while the query ran and go on instead of those that the pipeline file names, which
+    /// are `in_file`. The engine is told of them with [`crate::QueryBuilder::file_plugins`].
+    pub fn swapped_in(&self, in_file: &BTreeMap<String, PluginDigest>) -> BTreeMap<String, PluginDigest> {
+        self.resume.newest_entry().map(|entry| in_force(entry, in_file)).unwrap_or_default()
+    }
+
+    /// The bytes of a plugin that the logs name, from the checkpoint.
     pub async fn load_plugin(&self, digest: &PluginDigest) -> Result<Bytes> {
         self.checkpoint.load_plugin(digest).await
     }

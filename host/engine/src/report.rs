@@ -152,6 +152,7 @@ impl Query {
             duration_ms: batch.spent,
             event_time: self.event_time(batch),
             state_operators,
+            plugins: self.swaps.plugins(),
             sources: sources.map(source).collect(),
             sink: SinkProgress {
                 description: self.sink.description(),

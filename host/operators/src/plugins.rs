@@ -89,7 +89,8 @@ impl FilterRunner {
         match output.column.as_boolean_opt() {
             Some(mask) if mask.len() == rows => Ok(output),
             _ => {
-                Err(Error::plugin(format!("{} gave no true or false for each of {rows} rows", self.function)))
+                let what = format!("{} gave no true or false for each of {rows} rows", self.function);
+                Err(Error::plugin(what).of_plugin(&self.function.plugin))
             }
         }
     }
@@ -149,6 +150,7 @@ impl TransformRunner {
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(|e| {
             Error::plugin(format!("{} gave rows that do not match its schema: {e}", self.function))
+                .of_plugin(&self.function.plugin)
         })
     }
 }
@@ -220,7 +222,7 @@ fn refuse(
         let row = rejected.row as usize;
         if row >= rows.num_rows() {
             let what = format!("{function} refused row {row} of a batch of {}", rows.num_rows());
-            return Err(Error::plugin(what));
+            return Err(Error::plugin(what).of_plugin(&function.plugin));
         }
         letters.push(refused(operator, function, rows, row, &rejected.reason)?);
     }

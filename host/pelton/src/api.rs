@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `registry`, `totals` | what the queries of this process do and have done |
 //! | `status` | the same as JSON, for the server and its clients |
-//! | `routes`, `failure` | what can be asked, and the answers |
+//! | `routes`, `swap`, `failure` | what can be asked, and the answers |
 //! | `guard`, `token` | who may ask |
 //! | `metrics` | `/metrics` |
 //! | `discovery`, `client` | how the other commands find it and speak to it |
@@ -21,6 +21,7 @@ mod metrics;
 mod registry;
 mod routes;
 mod status;
+mod swap;
 mod token;
 mod totals;
 

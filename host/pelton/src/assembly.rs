@@ -3,20 +3,24 @@
 //! Called by `run`, `check`, `explain` and `test`. Everything that can be refused is refused before a checkpoint is touched:
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
+mod candidate;
 mod feed;
 mod given;
 mod kafka;
 mod plugins;
 mod replay;
+mod sample;
 mod sink;
 mod source;
 mod table;
 
+pub(crate) use candidate::Parts;
 pub(crate) use feed::columns_of_lines;
 pub(crate) use given::{Given, GivenSource};
 pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use replay::{Code, Digests, Replays};
+pub(crate) use sample::{Migrated, migrated};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;
@@ -24,20 +28,20 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, Result, Sink, Source, StateStore, Table,
-    Trigger,
+    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink, Source, StateStore,
+    Table, Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
 use pelton_plan::file::{Span, Spanned};
-use pelton_plan::{LogicalPlan, PhysicalInput, PhysicalPlan, PipelineFile, PlanInputs};
+use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
 use source::OpenSource;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads the pipeline files of a command and checks that their queries can live in one process.
@@ -72,6 +76,8 @@ pub(crate) struct RunOptions {
     pub(crate) rerun_with_current_plugins: bool,
     /// A micro-batch that must be repeated reads its static tables as they are now.
     pub(crate) rerun_with_current_tables: bool,
+    /// The query has run in this process already: what the command line says of a start has happened.
+    pub(crate) goes_on: bool,
 }
 
 /// What all queries of a process share.
@@ -89,6 +95,25 @@ pub(crate) struct Planned {
     tables: BTreeMap<String, Arc<dyn Table>>,
     plan: PhysicalPlan,
     sink: Arc<dyn Sink>,
+    /// A version of a plugin that the file may name by now: it does, if the log says so.
+    offered: Option<(String, Plugins)>,
+}
+
+/// What a start goes on with, given what its checkpoint says.
+struct Plans {
+    plugins: Plugins,
+    tables: BTreeMap<String, Arc<dyn Table>>,
+    /// The versions of the plugins that the file names.
+    in_file: BTreeMap<String, PluginDigest>,
+    plan: PhysicalPlan,
+    rerun: Option<(PhysicalPlan, Plugins)>,
+    sink: Arc<dyn Sink>,
+}
+
+/// A query that owns its checkpoint, and what it was made of.
+pub(crate) struct Assembled {
+    pub(crate) query: QueryBuilder,
+    pub(crate) parts: Parts,
 }
 
 /// The sources of a plan, cut down to the columns that it reads. Their logs are in memory: they can be asked, not run.
@@ -97,6 +122,17 @@ pub(crate) struct Inputs {
 }
 
 impl Planned {
+    /// The plugins, as the file names them.
+    pub(crate) fn written(&self) -> &Plugins {
+        &self.plugins
+    }
+
+    /// A version of this plugin was offered as the one that the file names now; the log knows whether it was taken.
+    pub(crate) fn with_offered(mut self, offered: Option<(String, Plugins)>) -> Self {
+        self.offered = offered;
+        self
+    }
+
     /// For `explain`.
     pub(crate) fn plan(&self) -> &PhysicalPlan {
         &self.plan
@@ -132,16 +168,26 @@ impl Assembly {
         self
     }
 
+    /// Where the file of a plugin is.
+    pub(crate) fn plugin_path(&self, file: &PipelineFile, plugin: &str) -> Option<PathBuf> {
+        let written = || file.plugins.get(plugin).map(|spec| PathBuf::from(spec.options().path.value));
+        self.overrides.get(plugin).map(Path::to_owned).or_else(written)
+    }
+
     /// Everything that can be said of a pipeline without touching its checkpoint.
     pub(crate) async fn plan(&self, file: &PipelineFile, options: RunOptions) -> Result<Planned> {
         if self.given.is_none() {
             checkpoint_files(file, options)?;
             dead_letter_files(file)?;
         }
-        let plugins = Plugins::load(&self.host, file, &self.overrides)?;
+        self.plan_with(file, Plugins::load(&self.host, file, &self.overrides)?).await
+    }
+
+    /// The same with plugins that are loaded.
+    pub(crate) async fn plan_with(&self, file: &PipelineFile, plugins: Plugins) -> Result<Planned> {
         let tables = table::open_all(file, &self.stores).await?;
         let sources = self.open_sources(file, &|_| Arc::new(MemoryFiles::new())).await?;
-        let plan = physical_plan(file, &plugins, &sources, &tables)?;
+        let plan = physical_plan(file, &plugins, &schemas(&sources), &tables)?;
         check_accepted(file, &plan)?;
         for warning in &plan.warnings {
             tracing::warn!(query = %plan.name, "{warning}");
@@ -152,7 +198,7 @@ impl Assembly {
         };
         check_output_mode(sink.as_ref(), plan.output_mode)
             .map_err(|refused| located(file, file.output_mode.span, refused))?;
-        Ok(Planned { plugins, tables, plan, sink })
+        Ok(Planned { plugins, tables, plan, sink, offered: None })
     }
 
     /// The sources as the plan reads them.
@@ -168,31 +214,13 @@ impl Assembly {
         file: &PipelineFile,
         planned: Planned,
         options: RunOptions,
-    ) -> Result<QueryBuilder> {
+    ) -> Result<Assembled> {
         let recovered = self.recover(file, options).await?;
         let logs = |name: &str| recovered.checkpoint().source_files(name);
         let sources = self.open_sources(file, &logs).await?;
-        let same = |input: &PhysicalInput| {
-            sources.get(&input.name).is_some_and(|source| source.full_schema() == input.schema)
-        };
-        let plan = match planned.plan.inputs.iter().all(same) {
-            true => planned.plan,
-            // A schema was inferred, and the checkpoint remembers what was inferred first.
-            false => physical_plan(file, &planned.plugins, &sources, &planned.tables)?,
-        };
-        let rerun = match options.rerun_with_current_plugins {
-            true => None,
-            false => self.rerun_plugins(file, &recovered, &planned.plugins).await?,
-        };
-        let rerun = rerun
-            .map(|plugins| {
-                Ok::<_, Error>((physical_plan(file, &plugins, &sources, &planned.tables)?, plugins))
-            })
-            .transpose()?;
-        let sink = match (&rerun, &self.given) {
-            (Some(then), None) => sink::for_rerun(file, planned.sink, (&plan, &planned.plugins), then)?,
-            _ => planned.sink,
-        };
+        let full = schemas(&sources);
+        let plans = self.plans(file, planned, options, (&recovered, &full)).await?;
+        let Plans { plugins, tables, in_file, plan, rerun, sink } = plans;
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
         let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
@@ -203,21 +231,24 @@ impl Assembly {
         };
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
-        let logic_now = logic(&plan, &planned.plugins, &sources)?;
-        let state = state(file, &recovered, &logic_now, &self.reset).await?;
+        let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
+        let logic_now = logic(&plan, &plugins, &sources)?;
+        let state = state(file, &recovered, &logic_now, reset).await?;
+        let checkpoint = Arc::clone(recovered.checkpoint().files());
         let mut query = Query::builder(recovered)
-            .logic(logic_now)
+            .logic(logic_now.clone())
+            .file_plugins(in_file)
             .sink(sink)
             .output_mode(plan.output_mode)
             .trigger(trigger)
             .watermark_policy(plan.watermark_policy.into())
             .no_data_batches(file.no_data_batches)
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
-            .reset_state(self.reset.clone())
+            .reset_state(reset.clone())
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins)
             .rerun_with_current_tables(options.rerun_with_current_tables);
-        for (name, table) in &planned.tables {
+        for (name, table) in &tables {
             query = query.table(name, Arc::clone(table));
         }
         if let Some(state) = state {
@@ -235,7 +266,52 @@ impl Assembly {
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
         }
-        Ok(query)
+        let given = sources.iter().map(|(name, source)| (name.clone(), source.schema())).collect();
+        let parts =
+            Parts { plugins, tables, sources: full, given, checkpoint, plan: plan.into(), logic: logic_now };
+        Ok(Assembled { query, parts })
+    }
+
+    /// The plan that goes on and, if others are needed for a micro-batch that must be repeated, the plan for that.
+    async fn plans(
+        &self,
+        file: &PipelineFile,
+        planned: Planned,
+        options: RunOptions,
+        (recovered, sources): (&Recovered, &BTreeMap<String, SchemaRef>),
+    ) -> Result<Plans> {
+        let same_inputs =
+            planned.plan.inputs.iter().all(|input| sources.get(&input.name) == Some(&input.schema));
+        let (planned, in_file) = match options.rerun_with_current_plugins {
+            true => {
+                let in_file = planned.plugins.digests();
+                (planned, in_file)
+            }
+            false => self.with_swapped_in(file, recovered, planned).await?,
+        };
+        let Planned { plugins, tables, plan, sink, .. } = planned;
+        let is_swapped = plugins.digests() != in_file;
+        let plan = match same_inputs && !is_swapped {
+            true => plan,
+            // A schema was inferred, and the checkpoint remembers what was inferred first; or a plugin was swapped.
+            false => physical_plan(file, &plugins, sources, &tables)?,
+        };
+        let sink = match &self.given {
+            None if is_swapped => sink::open(file, &plan, &plugins)?,
+            _ => sink,
+        };
+        let rerun = match options.rerun_with_current_plugins {
+            true => None,
+            false => self.rerun_plugins(file, recovered, &plugins).await?,
+        };
+        let planned_again =
+            |plugins| Ok::<_, Error>((physical_plan(file, &plugins, sources, &tables)?, plugins));
+        let rerun = rerun.map(planned_again).transpose()?;
+        let sink = match (&rerun, &self.given) {
+            (Some(then), None) => sink::for_rerun(file, sink, (&plan, &plugins), then)?,
+            _ => sink,
+        };
+        Ok(Plans { plugins, tables, in_file, plan, rerun, sink })
     }
 
     /// The plugins of a micro-batch that must be repeated, if they are not those of the pipeline file.
@@ -303,12 +379,16 @@ impl Assembly {
 fn physical_plan(
     file: &PipelineFile,
     plugins: &Plugins,
-    sources: &BTreeMap<String, OpenSource>,
+    sources: &BTreeMap<String, SchemaRef>,
     tables: &BTreeMap<String, Arc<dyn Table>>,
 ) -> Result<PhysicalPlan> {
-    let schemas = sources.iter().map(|(name, source)| (name.clone(), source.full_schema()));
-    let inputs = PlanInputs { sources: schemas.collect(), tables: tables.clone(), plugins: plugins.loaded() };
+    let inputs = PlanInputs { sources: sources.clone(), tables: tables.clone(), plugins: plugins.loaded() };
     PhysicalPlan::build(&LogicalPlan::resolve(file, &inputs)?)
+}
+
+/// All columns of each source.
+fn schemas(sources: &BTreeMap<String, OpenSource>) -> BTreeMap<String, SchemaRef> {
+    sources.iter().map(|(name, source)| (name.clone(), source.full_schema())).collect()
 }
 
 /// `accept_changed_state` names operators that are there.
@@ -361,7 +441,11 @@ fn with_replays(
 
 fn logic(plan: &PhysicalPlan, plugins: &Plugins, sources: &[(String, Arc<dyn Source>)]) -> Result<Logic> {
     let schemas: Vec<SchemaRef> = sources.iter().map(|(_, source)| source.schema()).collect();
-    let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, &schemas)?;
+    logic_of(plan, plugins, &schemas)
+}
+
+fn logic_of(plan: &PhysicalPlan, plugins: &Plugins, schemas: &[SchemaRef]) -> Result<Logic> {
+    let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(plan, schemas)?;
     Ok(Logic { dataflow, plugins: plugins.code() })
 }
 

@@ -54,6 +54,10 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// End a running query: the micro-batch under way is committed before
     Stop(StopArgs),
+    /// Swap a plugin of a running query for another version
+    Swap(SwapArgs),
+    /// Swap a plugin of a running query for the version before
+    Rollback(RollbackArgs),
     /// Check a pipeline file: syntax, names, types, plugins
     #[command(after_help = "Examples:
   pelton check pipeline.yaml
@@ -353,6 +357,44 @@ pub(crate) struct StopArgs {
     /// End at once: the micro-batch under way is run again at the next start
     #[arg(long)]
     pub(crate) now: bool,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
+}
+
+/// Which plugin to swap, and for what.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton swap late-flights flights=target/flights.wasm --dry-run
+  pelton swap late-flights flights=target/flights.wasm
+
+It returns when a micro-batch with the new version is committed. A version that does not fit is refused, and one that
+fails is swapped back: exit code 1 or 2, and the running version goes on.")]
+pub(crate) struct SwapArgs {
+    /// The query's name
+    pub(crate) query: String,
+    /// The plugin's name in the pipeline file, and the file of its new version
+    #[arg(value_name = "PLUGIN=PATH", value_parser = pair)]
+    pub(crate) plugin: (String, String),
+    /// Only say what it would do: compile and compare it, and read some of the state as it migrates it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print what --dry-run finds
+    #[arg(long, default_value = "words", requires = "dry_run")]
+    pub(crate) format: PrintFormat,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
+}
+
+/// Which plugin goes back to the version before.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton rollback late-flights
+  pelton rollback late-flights flights")]
+pub(crate) struct RollbackArgs {
+    /// The query's name
+    pub(crate) query: String,
+    /// The plugin's name in the pipeline file; not needed if only one was swapped
+    pub(crate) plugin: Option<String>,
     #[command(flatten)]
     pub(crate) of: ApiTargetArgs,
 }

@@ -15,6 +15,7 @@ mod shown;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod swap;
 pub(crate) mod test;
 
 use pelton_core::{Error, Result};

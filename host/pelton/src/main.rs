@@ -11,6 +11,8 @@ mod json;
 mod logging;
 mod plugins;
 mod report;
+mod runner;
+mod watch;
 
 use clap::Parser;
 use cli::{Cli, Command, PluginCommand};
@@ -32,6 +34,8 @@ fn main() -> ExitCode {
         }
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Stop(arguments) => commands::stop::run(&arguments),
+        Command::Swap(arguments) => commands::swap::run(&arguments),
+        Command::Rollback(arguments) => commands::swap::roll_back(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::State(command) => commands::state::run(&command),

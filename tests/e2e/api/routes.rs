@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// All there are; what ends the run comes last.
-const ROUTES: [(&str, &str); 8] = [
+const ROUTES: [(&str, &str); 10] = [
     ("get", "/queries"),
     ("get", "/queries/{name}"),
     ("get", "/queries/{name}/progress"),
@@ -14,6 +14,8 @@ const ROUTES: [(&str, &str); 8] = [
     ("get", "/health/ready"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
+    ("post", "/queries/{name}/plugins/{plugin}"),
+    ("post", "/queries/{name}/rollback"),
     ("post", "/queries/{name}/stop"),
 ];
 
@@ -37,9 +39,11 @@ fn every_route_answers_and_is_described() -> Result<()> {
     let nowhere = run.http.get("/query")?;
     ensure!(nowhere.status == 404 && nowhere.body.contains("/queries/{name}/stop"), "{nowhere:?}");
     for (method, path) in ROUTES {
-        let path = path.replace("{name}", "totals");
+        // Nothing is no plugin, and nothing was swapped.
+        let expected = if path.contains("plugins") || path.contains("rollback") { 400 } else { 200 };
+        let path = path.replace("{name}", "totals").replace("{plugin}", "flights");
         let answer = run.ask(&method.to_uppercase(), &path)?;
-        ensure!(answer.status == 200, "{method} {path}: {answer:?}");
+        ensure!(answer.status == expected, "{method} {path}: {answer:?}");
         ensure!(answer.head.to_lowercase().contains("cache-control: no-store"), "{}", answer.head);
         ensure!(!answer.head.to_lowercase().contains("access-control"), "{}", answer.head);
     }

@@ -191,6 +191,17 @@ impl Sink for FileSink {
     async fn finish(&self) -> Result<()> {
         self.roll(Due::Now).await
     }
+
+    /// The log decides.
+    async fn may_hold(&self, batch: &BatchInfo, _begun_before: bool) -> Result<bool> {
+        let mut run = self.run.lock().await;
+        let run = run.as_mut().ok_or_else(|| Error::internal("the file sink was not opened"))?;
+        if run.unfinished {
+            run.directory.recover().await?;
+            run.unfinished = false;
+        }
+        Ok(run.directory.done(batch)?.is_some())
+    }
 }
 
 impl FileSink {

@@ -54,6 +54,10 @@ impl Sink for MemorySink {
         Ok(())
     }
 
+    async fn may_hold(&self, batch: &BatchInfo, _begun_before: bool) -> Result<bool> {
+        Ok(self.batches.lock().contains_key(&batch.batch_id))
+    }
+
     async fn write(&self, batch: &BatchInfo, mut rows: RowStream) -> Result<SinkReport> {
         if let Some(known) = self.batches.lock().get(&batch.batch_id) {
             let rows = known.iter().map(|rows| rows.num_rows() as u64).sum();

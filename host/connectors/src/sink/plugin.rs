@@ -28,6 +28,8 @@ pub struct PluginSink {
     /// Instead, for the first micro-batch of the run.
     rerun: Option<Arc<dyn SinkFunction>>,
     run: Mutex<Option<Run>>,
+    /// The last micro-batch of which the function has taken a part.
+    given: Mutex<Option<BatchId>>,
 }
 
 /// Between `open` and the next one.
@@ -40,7 +42,7 @@ struct Run {
 impl PluginSink {
     /// A sink that calls this function.
     pub fn new(name: impl Into<String>, function: Arc<dyn SinkFunction>) -> Self {
-        Self { name: name.into(), function, rerun: None, run: Mutex::new(None) }
+        Self { name: name.into(), function, rerun: None, run: Mutex::new(None), given: Mutex::new(None) }
     }
 
     /// The first micro-batch of a run was begun by a dead one with other code, and is finished with it.
@@ -87,6 +89,7 @@ impl Sink for PluginSink {
             report.rows += rows.num_rows() as u64;
             let part = BatchPart { number, is_last: next.is_none() };
             call(&function, &batch, part, rows).await?;
+            *self.given.lock() = Some(batch.batch_id);
             number += 1;
         }
         if number == 0 {
@@ -94,6 +97,11 @@ impl Sink for PluginSink {
             call(&function, &batch, BatchPart { number, is_last: true }, rows).await?;
         }
         Ok(report)
+    }
+
+    /// Nobody knows what the function has done with what it took.
+    async fn may_hold(&self, batch: &BatchInfo, begun_before: bool) -> Result<bool> {
+        Ok(begun_before || *self.given.lock() == Some(batch.batch_id))
     }
 }
 

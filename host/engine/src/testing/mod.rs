@@ -15,6 +15,7 @@ mod script;
 mod sink;
 mod source;
 mod state;
+mod versions;
 
 pub use counts::{WindowCounts, event_rows, event_schema};
 pub use parts::{int_rows, int_schema, pass_through, rows_part, rows_text, stateless};
@@ -22,3 +23,4 @@ pub use script::{Action, StreamTest, check_answer, check_new_answer};
 pub use sink::{RecordingSink, SinkFault};
 pub use source::MemorySource;
 pub use state::FileState;
+pub use versions::Version;

@@ -273,8 +273,10 @@ impl StreamTest {
     async fn process_all(&mut self) -> Result<()> {
         let query = self.running()?;
         for _ in 0..TURNS_MAX {
-            if query.run_once().await? == Turn::Idle {
-                return Ok(());
+            match query.run_once().await? {
+                Turn::Ran(_) => {}
+                Turn::Idle => return Ok(()),
+                Turn::RolledBack(_) => return Err(Error::internal("a script of this kind swaps nothing")),
             }
         }
         Err(Error::internal("the query does not come to rest"))

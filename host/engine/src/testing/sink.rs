@@ -110,4 +110,8 @@ impl Sink for RecordingSink {
             None => Ok(SinkReport { rows: count, ..SinkReport::default() }),
         }
     }
+
+    async fn may_hold(&self, batch: &BatchInfo, _begun_before: bool) -> Result<bool> {
+        Ok(self.shared().batches.contains_key(&batch.batch_id))
+    }
 }

@@ -123,6 +123,16 @@ impl Client {
         self.answer(self.request(Method::POST, path)?.query(options)).await
     }
 
+    /// Asks for something to happen with these bytes, however long it takes.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        options: &[(&str, &str)],
+        bytes: Vec<u8>,
+    ) -> Result<T> {
+        self.answer(self.request(Method::POST, path)?.query(options).body(bytes)).await
+    }
+
     fn request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder> {
         let mut url = self.url.clone();
         let mut segments =

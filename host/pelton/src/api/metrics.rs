@@ -8,11 +8,12 @@ mod table;
 use super::registry::{Registry, Seen};
 use super::status::Rates;
 use pelton_core::{Clock, Error, Result};
-use pelton_engine::SystemClock;
+use pelton_engine::{PluginProgress, SystemClock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::histogram::Histogram;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Of what [`text`] gives.
@@ -40,6 +41,7 @@ struct ScrapedQuery {
     now_ms: i64,
     seen: Seen,
     rates: Rates,
+    swaps: BTreeMap<String, PluginProgress>,
 }
 
 /// A metric: as Prometheus shows it, and where its samples come from.
@@ -67,7 +69,8 @@ impl Scrape {
         let now_ms = SystemClock.now_ms();
         let queries = registry.queries().iter().map(|query| {
             let seen = query.seen();
-            ScrapedQuery { name: query.name.clone(), now_ms, rates: Rates::of(&seen, now_ms), seen }
+            let swaps = query.runner().map(|runner| runner.plugins()).unwrap_or_default();
+            ScrapedQuery { name: query.name.clone(), now_ms, rates: Rates::of(&seen, now_ms), seen, swaps }
         });
         Self { now_ms, started_ms: registry.started_ms, queries: queries.collect() }
     }

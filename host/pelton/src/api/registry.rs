@@ -6,10 +6,11 @@
 use super::failure::Failure;
 use super::status::QueryState;
 use super::totals::Totals;
+use crate::runner::QueryRunner;
 use pelton_core::{BatchId, Clock, Error, Plugin, QueryId, Result, RunId};
 use pelton_engine::{Phase, Progress, Query, RunControl, RunEnd, RunSummary, SystemClock};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// As many micro-batches are remembered. Spark's `spark.sql.streaming.numRecentProgressUpdates`.
@@ -48,6 +49,8 @@ pub(crate) struct Running {
     pub(crate) control: RunControl,
     /// It has ended and has let go of its checkpoint.
     pub(crate) ended: CancellationToken,
+    /// Whoever swaps its plugins; not there before it has started.
+    runner: OnceLock<Arc<QueryRunner>>,
     seen: Mutex<Seen>,
 }
 
@@ -91,8 +94,19 @@ impl Running {
             checkpoint,
             control: RunControl { stop: control.stop.child_token(), abort: control.abort.child_token() },
             ended: CancellationToken::new(),
+            runner: OnceLock::new(),
             seen: Mutex::new(seen),
         }
+    }
+
+    /// It has started; this one swaps its plugins.
+    pub(crate) fn run_by(&self, runner: Arc<QueryRunner>) {
+        let _ = self.runner.set(runner);
+    }
+
+    /// Whoever swaps its plugins, once it has started.
+    pub(crate) fn runner(&self) -> Option<Arc<QueryRunner>> {
+        self.runner.get().cloned()
     }
 
     /// These are the plugins that it calls from now on.
@@ -135,7 +149,8 @@ impl Running {
         let state = match end {
             Ok(RunSummary { end: RunEnd::Finished, .. }) => QueryState::Finished,
             Ok(RunSummary { end: RunEnd::Stopped, .. }) => QueryState::Stopped,
-            Ok(RunSummary { end: RunEnd::Aborted, .. }) => QueryState::Aborted,
+            // After a rollback it would have gone on.
+            Ok(RunSummary { end: RunEnd::Aborted | RunEnd::RolledBack, .. }) => QueryState::Aborted,
             Err(_) => QueryState::Failed,
         };
         seen.enter(state, None);

@@ -7,7 +7,10 @@ use super::failure::{Failure, Refusal};
 use super::guard::{Guard, guard};
 use super::metrics;
 use super::registry::{Registry, Running};
-use super::status::{Counts, PluginStatus, QueryState, QueryStatus};
+use super::status::{Counts, PluginStatus, QueryState, QueryStatus, SwapStatus};
+use super::swap;
+use crate::assembly::Migrated;
+use crate::runner::{DryRun, Swapped};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -28,15 +31,17 @@ use utoipa::{IntoParams, Modify, OpenApi, ToSchema};
 type Shared = State<Arc<Registry>>;
 
 /// What stands behind the `?`, or why it is not understood.
-type Options<T> = Result<Query<T>, QueryRejection>;
+pub(super) type Options<T> = Result<Query<T>, QueryRejection>;
 
 /// All routes of the server.
-fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 8] {
+fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 10] {
     [
         ("/queries", get(queries)),
         ("/queries/{name}", get(query)),
         ("/queries/{name}/progress", get(progress)),
         ("/queries/{name}/stop", post(stop)),
+        ("/queries/{name}/plugins/{plugin}", swap::swap_route()),
+        ("/queries/{name}/rollback", post(swap::rollback)),
         ("/health/live", get(live)),
         ("/health/ready", get(ready)),
         ("/metrics", get(scrape)),
@@ -47,9 +52,11 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 8] {
 /// The description of all of them.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Pelton", description = "What the queries of a `pelton run` do, and how to end them."),
-    paths(queries, query, progress, stop, live, ready, scrape, openapi),
-    components(schemas(QueryStatus, QueryState, Counts, PluginStatus, Health, Failure)),
+    info(title = "Pelton", description = "What the queries of a `pelton run` do, how to end them and to swap their plugins."),
+    paths(queries, query, progress, stop, swap::swap, swap::rollback, live, ready, scrape, openapi),
+    components(schemas(
+        QueryStatus, QueryState, Counts, PluginStatus, SwapStatus, Swapped, DryRun, Migrated, Health, Failure
+    )),
     modifiers(&BearerToken)
 )]
 struct Document;
@@ -89,7 +96,7 @@ async fn not_so() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-fn named<'a>(registry: &'a Registry, name: &str) -> Result<&'a Arc<Running>, Refusal> {
+pub(super) fn named<'a>(registry: &'a Registry, name: &str) -> Result<&'a Arc<Running>, Refusal> {
     let found = registry.queries().iter().find(|query| query.name == name);
     found.ok_or_else(|| {
         let names = || registry.queries().iter().map(|query| query.name.as_str());
@@ -99,7 +106,7 @@ fn named<'a>(registry: &'a Registry, name: &str) -> Result<&'a Arc<Running>, Ref
     })
 }
 
-fn read<T>(options: Options<T>) -> Result<T, Refusal> {
+pub(super) fn read<T>(options: Options<T>) -> Result<T, Refusal> {
     options.map(|Query(options)| options).map_err(|why| Error::invalid(why.body_text()).into())
 }
 

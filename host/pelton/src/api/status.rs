@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::registry::{Committed, Running, Seen};
 use pelton_core::{Clock, Plugin};
 use pelton_engine::progress::iso8601;
-use pelton_engine::{Progress, SystemClock};
+use pelton_engine::{PluginProgress, Progress, SystemClock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,7 +91,7 @@ pub(crate) struct QueryStatus {
     pub(crate) input_rows_per_second: f64,
     /// Rows decoded a second while the last micro-batch ran; 0 after 10 seconds of rest.
     pub(crate) processed_rows_per_second: f64,
-    /// Rows that the sink took a second while the last micro-batch ran; 0 after 10 seconds of rest.
+    /// Rows that the sink took a second between the last two commits; 0 after 10 seconds of rest.
     pub(crate) output_rows_per_second: f64,
     /// The watermark of the last micro-batch; not there before the first event.
     pub(crate) watermark: Option<String>,
@@ -153,6 +153,29 @@ pub(crate) struct PluginStatus {
     pub(crate) refused_rows: u64,
     /// Counters of its own.
     pub(crate) counters: BTreeMap<String, u64>,
+    /// SHA-256 of the versions before, oldest first: a rollback goes to the last of them.
+    pub(crate) before: Vec<String>,
+    /// It was swapped so lately that a failure undoes the swap.
+    pub(crate) on_probation: bool,
+    /// Versions that took over in this run, rollbacks by hand included.
+    pub(crate) swaps: u64,
+    /// Versions that were refused.
+    pub(crate) swaps_refused: u64,
+    /// Versions that failed on probation and were swapped back.
+    pub(crate) swaps_rolled_back: u64,
+    /// How the last swap ended.
+    pub(crate) last_swap: Option<SwapStatus>,
+}
+
+/// How a swap ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SwapStatus {
+    /// `took_over`, `refused` or `rolled_back`.
+    pub(crate) outcome: String,
+    /// The micro-batch that decided it; none if it was refused.
+    pub(crate) batch_id: Option<u64>,
+    /// Why it was refused or swapped back.
+    pub(crate) message: Option<String>,
 }
 
 impl QueryStatus {
@@ -164,6 +187,7 @@ impl QueryStatus {
         let rates = Rates::of(&seen, now_ms);
         let watermark_ms = last.and_then(|last| watermark_ms(&last.progress));
         let operators = last.map(|last| last.progress.state_operators.as_slice()).unwrap_or_default();
+        let swapped = running.runner().map(|runner| runner.plugins()).unwrap_or_default();
         let (id, run_id) = seen.ids.clone().map(|(id, run_id)| (id.0, run_id.0)).unzip();
         Self {
             name: running.name.clone(),
@@ -188,7 +212,7 @@ impl QueryStatus {
             plugins: seen
                 .plugins
                 .iter()
-                .map(|(name, plugin)| (name.clone(), PluginStatus::of(plugin)))
+                .map(|(name, plugin)| (name.clone(), PluginStatus::of(plugin, swapped.get(name))))
                 .collect(),
             failure: seen.failure,
         }
@@ -211,8 +235,10 @@ impl Counts {
 }
 
 impl PluginStatus {
-    fn of(plugin: &Arc<dyn Plugin>) -> Self {
+    fn of(plugin: &Arc<dyn Plugin>, swapped: Option<&PluginProgress>) -> Self {
         let cost = plugin.metrics();
+        let counts = swapped.map(|swapped| swapped.counts.clone()).unwrap_or_default();
+        let before = swapped.map(|swapped| swapped.before.as_slice()).unwrap_or_default();
         Self {
             digest: plugin.digest().to_string(),
             version: plugin.manifest().version.clone(),
@@ -225,6 +251,16 @@ impl PluginStatus {
             traps: cost.traps,
             refused_rows: cost.refused_rows,
             counters: cost.counters,
+            before: before.iter().map(ToString::to_string).collect(),
+            on_probation: swapped.is_some_and(|swapped| swapped.on_probation),
+            swaps: counts.swaps,
+            swaps_refused: counts.refused,
+            swaps_rolled_back: counts.rolled_back,
+            last_swap: counts.last.map(|last| SwapStatus {
+                outcome: last.outcome.to_owned(),
+                batch_id: last.batch_id.map(|batch| batch.0),
+                message: last.message,
+            }),
         }
     }
 }
@@ -243,7 +279,8 @@ impl Rates {
         let is_news = |last: &&Committed| seen.running_batch.is_some() || now_ms - last.at_ms < RATES_LAST_MS;
         let Some(last) = seen.recent.back().filter(is_news) else { return Self::default() };
         let progress = &last.progress;
-        let seconds = progress.batch_duration / 1e3;
+        let before = seen.recent.iter().rev().nth(1);
+        let seconds = before.map_or(0.0, |before| (last.at_ms - before.at_ms) as f64 / 1e3);
         let output = progress.sink.num_output_rows as f64;
         Self {
             input: progress.input_rows_per_second,

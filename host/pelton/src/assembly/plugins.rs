@@ -40,6 +40,13 @@ impl Overrides {
     }
 }
 
+impl Overrides {
+    /// Where a plugin is taken from, if it is one of them.
+    pub(crate) fn get(&self, plugin: &str) -> Option<&Path> {
+        self.0.get(plugin).map(PathBuf::as_path)
+    }
+}
+
 /// Plugins by their name in the file.
 #[derive(Clone)]
 pub(crate) struct Plugins(BTreeMap<String, Loaded>);
@@ -100,6 +107,19 @@ impl Plugins {
             bytes: loaded.bytes.clone(),
         };
         self.0.iter().map(|(name, loaded)| (name.clone(), code(loaded))).collect()
+    }
+
+    /// The same with the version that others have of one.
+    pub(crate) fn with_version_of(mut self, name: &str, others: &Self) -> Self {
+        if let Some(loaded) = others.0.get(name) {
+            self.0.insert(name.to_owned(), loaded.clone());
+        }
+        self
+    }
+
+    /// Which bytes they have.
+    pub(crate) fn digests(&self) -> BTreeMap<String, PluginDigest> {
+        self.0.iter().map(|(name, loaded)| (name.clone(), loaded.plugin.digest().clone())).collect()
     }
 
     /// Which bytes a plugin has.

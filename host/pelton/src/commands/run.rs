@@ -5,14 +5,17 @@ mod line;
 pub(crate) use line::above;
 
 use crate::api::{Api, Registry, Running};
-use crate::assembly::{self, Assembly, RunOptions};
+use crate::assembly::{self, Assembly, Planned, RunOptions};
 use crate::cli::{Reporting, RunArgs};
 use crate::report::{self, say};
+use crate::runner::{Observer, QueryRunner};
+use crate::watch::Watch;
 use line::ProgressLine;
-use pelton_core::{Error, Result};
-use pelton_engine::{Progress, Query, QueryBuilder, ResetState, RunControl, RunSummary};
+use pelton_core::{Error, Plugin, Result};
+use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunSummary};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::SinkSpec;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,13 +24,14 @@ use std::sync::Arc;
 /// others. The first failed query of the command line decides the exit code.
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let files = assembly::read(&arguments.pipeline)?;
-    let assembly = Assembly::new(&arguments.pipeline, &files)?.with_reset(reset(arguments));
+    let assembly = Arc::new(Assembly::new(&arguments.pipeline, &files)?.with_reset(reset(arguments)));
     let options = RunOptions {
         trigger: arguments.trigger,
         batch: arguments.batch,
         threads: arguments.threads,
         rerun_with_current_plugins: arguments.rerun_with_current_plugins,
         rerun_with_current_tables: arguments.rerun_with_current_tables,
+        goes_on: false,
     };
     super::runtime(arguments.threads)?.block_on(async {
         let control = RunControl::default();
@@ -44,9 +48,17 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         let in_place = arguments.progress.is_none() && shows_lines(&files);
         let mut queries = Vec::with_capacity(files.len());
         for ((file, running), planned) in files.iter().zip(registry.queries()).zip(planned) {
-            let query = assembly.query(file, planned, options).await?;
             let line = in_place.then(ProgressLine::new);
-            queries.push((open(query, running, how(arguments.progress), line.clone()).await?, line));
+            let (running_, progress) = (Arc::clone(running), how(arguments.progress));
+            let told = Told { running: running_, progress, line: line.clone() };
+            let runner = QueryRunner::new(Arc::clone(&assembly), file.clone(), options, Box::new(told));
+            let watches = watches(&assembly, &runner, &planned);
+            let query = runner.start(planned).await?;
+            running.run_by(Arc::clone(&runner));
+            for watch in watches {
+                tokio::spawn(watch.run(Arc::clone(&runner)));
+            }
+            queries.push((runner, query, line));
         }
         let summary = how(arguments.summary);
         let runs = registry.queries().iter().zip(queries).zip(&files).map(|((running, query), file)| {
@@ -66,24 +78,30 @@ fn checkpoint_url(file: &PipelineFile, options: RunOptions) -> Option<String> {
     files.map(|files| files.url())
 }
 
-/// Takes a query's checkpoint; whoever watches is told of it from here on.
-async fn open(
-    query: QueryBuilder,
-    running: &Arc<Running>,
+/// What a query does goes to whoever watches.
+struct Told {
+    running: Arc<Running>,
     progress: Reporting,
     line: Option<ProgressLine>,
-) -> Result<Query> {
-    let (of_phase, of_progress) = (Arc::clone(running), Arc::clone(running));
-    let query = query.on_phase(move |phase| of_phase.phase(phase)).on_progress(move |committed| {
-        of_progress.committed(committed);
-        match &line {
+}
+
+impl Observer for Told {
+    fn progress(&self, committed: &Progress) {
+        self.running.committed(committed);
+        match &self.line {
             Some(line) => line.show(committed),
-            None => report_progress(progress, committed),
+            None => report_progress(self.progress, committed),
         }
-    });
-    let query = query.build().await?;
-    running.opened(&query);
-    Ok(query)
+    }
+    fn phase(&self, phase: Phase) {
+        self.running.phase(phase);
+    }
+    fn opened(&self, query: &Query) {
+        self.running.opened(query);
+    }
+    fn uses(&self, plugins: BTreeMap<String, Arc<dyn Plugin>>) {
+        self.running.uses(plugins);
+    }
 }
 
 fn reset(arguments: &RunArgs) -> ResetState {
@@ -94,23 +112,35 @@ fn reset(arguments: &RunArgs) -> ResetState {
     }
 }
 
+/// The plugins whose files are looked at while the query runs.
+fn watches(assembly: &Assembly, running: &QueryRunner, planned: &Planned) -> Vec<Watch> {
+    let file = running.file();
+    let watched = file.plugins.iter().filter(|(_, spec)| spec.options().watch);
+    let watch = |name: &String| {
+        let (path, known) = (assembly.plugin_path(file, name)?, planned.written().digest(name)?);
+        Some(Watch::new(name, path, known.clone()))
+    };
+    watched.filter_map(|(name, _)| watch(name)).collect()
+}
+
 async fn run_query(
     running: &Running,
-    (mut query, line): (Query, Option<ProgressLine>),
+    (runner, query, line): (Arc<QueryRunner>, Query, Option<ProgressLine>),
     letters_are_lost: bool,
     summary: Reporting,
 ) -> Result<()> {
     let name = running.name.as_str();
-    let ended = match query.run(&running.control).await {
+    let (ended, done) = runner.run(query, &running.control).await;
+    let ended = match ended {
         // Whoever read the rows has seen enough.
-        Err(error) if error.is_broken_pipe() => Ok(query.summary().clone()),
+        Err(error) if error.is_broken_pipe() => Ok(()),
         ended => ended,
     };
     line.iter().for_each(ProgressLine::clear);
-    let done = query.summary().clone();
-    // Its checkpoint is free before anybody is told that it has ended.
-    drop(query);
-    running.ended(ended.as_ref());
+    running.ended(match &ended {
+        Ok(()) => Ok(&done),
+        Err(failed) => Err(failed),
+    });
     report_summary(summary, name, &done)?;
     if done.dead_letters > 0 && letters_are_lost {
         tracing::warn!(
@@ -120,7 +150,7 @@ async fn run_query(
         );
     }
     // Told at once: the other queries may run on for ever.
-    ended.map(|_| ()).inspect_err(report::print)
+    ended.inspect_err(report::print)
 }
 
 /// The first signal asks for the end after the running micro-batch, the second ends at once.

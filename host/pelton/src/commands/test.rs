@@ -177,6 +177,8 @@ impl Run<'_> {
                 }
                 refused => refused,
             },
+            Action::Swap(plugin, path) => self.session.swap(plugin, path).await,
+            Action::Rollback(plugin) => self.session.rollback(plugin.as_deref()).await,
             Action::DeleteCommit(batch_id) => {
                 self.session.delete_commit(*batch_id).await.map_err(wrong)?;
                 Ok(())

@@ -165,6 +165,9 @@ pub struct PluginOptions {
     /// What follows when a call of one of its functions fails: `fail`, `dead_letter` or `retry N`. Unless said: `fail`.
     #[serde(default)]
     pub on_plugin_failure: OnPluginFailure,
+    /// Looks at the file while the query runs and swaps the plugin when a new version is written there.
+    #[serde(default)]
+    pub watch: bool,
 }
 
 impl PluginOptions {
@@ -175,6 +178,7 @@ impl PluginOptions {
             limits: PluginLimits::default(),
             allow: PluginAllow::default(),
             on_plugin_failure: OnPluginFailure::default(),
+            watch: false,
         }
     }
 }

@@ -166,7 +166,8 @@ impl ScalarUDFImpl for PluginCall {
                 "{}() refused a row: {}; use it alone in a filter step to send such rows to the dead letters",
                 self.name, rejected.reason
             );
-            return Err(DataFusionError::External(Box::new(Error::data(what))));
+            let plugin = self.name.split('.').next().unwrap_or_default();
+            return Err(DataFusionError::External(Box::new(Error::data(what).of_plugin(plugin))));
         }
         Ok(ColumnarValue::Array(output.column))
     }

@@ -198,12 +198,9 @@ pub fn evaluation_error(error: &DataFusionError) -> Error {
     if let DataFusionError::External(inner) = root(error)
         && let Some(own) = inner.downcast_ref::<Error>()
     {
-        let mut copy = Error::new(own.kind(), own.message());
-        if let Some(failed) = FailedCall::of(own) {
-            copy = copy.caused_by(failed.clone());
-        }
-        return match own.hint_text() {
-            Some(hint) => copy.hint(hint),
+        let copy = own.copied();
+        return match FailedCall::of(own) {
+            Some(failed) => copy.caused_by(failed.clone()),
             None => copy,
         };
     }

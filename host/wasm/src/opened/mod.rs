@@ -61,7 +61,7 @@ fn error(plugin: &str, function: &str, when: When<'_>, fault: Fault) -> Error {
         return own;
     }
     let named = format!("plugin '{plugin}', function '{function}'");
-    match when {
+    let error = match when {
         When::Called(scope) => {
             let batch = scope.batch.batch_id;
             Error::plugin(format!("{named}, batch {batch}: {reason}; the instance was discarded"))
@@ -72,7 +72,8 @@ fn error(plugin: &str, function: &str, when: When<'_>, fault: Fault) -> Error {
         When::Migrated { variable, from } => Error::plugin(format!(
             "{named}, when it rewrote the entries of '{variable}' from version {from}: {reason}"
         )),
-    }
+    };
+    error.of_plugin(plugin)
 }
 
 /// Ascending, each once, and rows that there are.

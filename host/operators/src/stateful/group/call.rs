@@ -101,6 +101,7 @@ impl Caller {
     /// An error about what the function gave.
     pub(super) fn wrong(&self, what: String) -> Error {
         Error::plugin(format!("the stateful function {} {what}", self.function))
+            .of_plugin(&self.function.plugin)
     }
 
     /// A call of groups without rows.

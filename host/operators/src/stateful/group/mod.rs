@@ -25,7 +25,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use call::Caller;
 use chunks::{Chunk, Grouped, Source};
 use initial::InitialGroups;
-use pelton_core::{Error, GroupForm, Result, SHARDS, StateOp, StateShard, TimeMode};
+use pelton_core::{Error, ErrorKind, GroupForm, Result, SHARDS, StateOp, StateShard, TimeMode};
 use pelton_plan::stateful::{self as plan, EventTimeColumn, StatefulNode};
 use pelton_state::RowCodec;
 use processor::Processor;
@@ -34,6 +34,8 @@ use timeouts::Timeouts;
 
 /// See the module.
 pub(crate) struct Groups {
+    /// Whose function it is, by the plugin's name in the pipeline file.
+    plugin: String,
     keys: Vec<usize>,
     key_fields: Vec<FieldRef>,
     codec: RowCodec,
@@ -78,6 +80,7 @@ impl Groups {
             GroupForm::Processor => Processor::new(caller, &node.name).map(Kind::Processor),
         };
         Ok(Self {
+            plugin: spec.function.plugin.clone(),
             keys: spec.keys.clone(),
             key_fields: spec.keys.iter().map(|column| input.fields()[*column].clone()).collect(),
             codec,
@@ -152,10 +155,14 @@ impl Operator for Groups {
         let chunks = chunks::unpack(pieces.pop().unwrap_or_default())?;
         let begins_with = self.begin(&at, state)?;
         let groups = Grouped::new(&chunks, &begins_with.keys);
-        match &self.kind {
+        let ran = match &self.kind {
             Kind::Timeouts(timeouts) => timeouts.run(&at, &groups, &begins_with, state),
             Kind::Processor(processor) => processor.run(&at, &groups, &begins_with, state),
-        }
+        };
+        ran.map_err(|e| match e.kind() {
+            ErrorKind::Plugin => e.of_plugin(&self.plugin),
+            _ => e,
+        })
     }
 
     fn watches_watermark(&self) -> bool {

@@ -194,6 +194,18 @@ pub(super) const METRICS: &[Metric] = &[
     counter("pelton_plugin_refused_rows", "Rows that functions refused", |of, out| {
         of.plugins(|name, cost| out.count(&[("plugin", name)], cost.refused_rows))
     }),
+    counter("pelton_plugin_swaps", "Swaps by outcome: took_over, refused, rolled_back", |of, out| {
+        of.swaps.iter().try_for_each(|(name, plugin)| {
+            let counts = &plugin.counts;
+            let outcomes = [
+                ("took_over", counts.swaps),
+                ("refused", counts.refused),
+                ("rolled_back", counts.rolled_back),
+            ];
+            let count = |(outcome, n)| out.count(&[("plugin", name.as_str()), ("outcome", outcome)], n);
+            outcomes.into_iter().try_for_each(count)
+        })
+    }),
     counter("pelton_plugin_counter", "The plugins' own counters", |of, out| {
         of.plugins(|name, cost| {
             let counters = &cost.counters;

@@ -9,7 +9,7 @@ const HEADINGS: [&str; 11] = [
     "QUERY",
     "STATE",
     "BATCH",
-    "ROWS/S",
+    "IN/S",
     "OUT/S",
     "WATERMARK",
     "BEHIND",
@@ -52,7 +52,7 @@ fn cells(query: &QueryStatus) -> [String; HEADINGS.len()] {
             false => query.state.to_string(),
         },
         query.running_batch.or(query.last_committed).map_or_else(dash, |batch| batch.to_string()),
-        rate(query.processed_rows_per_second),
+        rate(query.input_rows_per_second),
         rate(query.output_rows_per_second),
         query.watermark.clone().unwrap_or_else(dash),
         query.watermark_delay_seconds.map_or_else(dash, |seconds| duration(seconds)),
@@ -106,6 +106,8 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
         HumanCount(counts.late_rows),
         HumanCount(counts.dead_letters),
     );
+    let speed = HumanCount(query.processed_rows_per_second.round() as u64);
+    let _ = writeln!(out, "  the last micro-batch went through {speed} rows a second");
     let last = query.last_commit_at.as_deref().unwrap_or("never in this run");
     let _ = writeln!(out, "  {} since {}, last commit: {last}", query.state, query.since);
 }

@@ -19,8 +19,18 @@ const CLOCK_START_MS: i64 = 1_767_225_600_000;
 const ROWS_PER_BLOCK: usize = pelton_connectors::decode::BATCH_ROWS;
 
 const KEYS: [&str; 6] = ["name", "pipeline", "set", "clock", "rows_per_block", "steps"];
-const ACTIONS: [&str; 8] =
-    ["add", "advance_clock", "restart", "stop", "start", "delete_commit", "fail_sink", "expect"];
+const ACTIONS: [&str; 10] = [
+    "add",
+    "advance_clock",
+    "restart",
+    "stop",
+    "start",
+    "swap",
+    "rollback",
+    "delete_commit",
+    "fail_sink",
+    "expect",
+];
 
 /// A script that was understood.
 pub(super) struct Script {
@@ -53,6 +63,10 @@ pub(super) enum Action {
     Stop,
     /// Starts the query after `stop`, or after it has failed.
     Start(Change),
+    /// Swaps a plugin for the one in a file.
+    Swap(String, PathBuf),
+    /// Swaps a plugin for the version before; without a name the only one that was swapped.
+    Rollback(Option<String>),
     /// Removes an entry of the commit log while the query is down.
     DeleteCommit(BatchId),
     /// Makes the sink fail.
@@ -277,6 +291,8 @@ impl Reader<'_> {
             "stop" => self.change(value)?.is_nothing().then_some(Action::Stop).ok_or_else(|| {
                 self.error(span, "'stop' changes nothing; the changes belong to 'start'".to_owned())
             })?,
+            "swap" => self.swap(value.ok_or_else(missing)?)?,
+            "rollback" => Action::Rollback(value.map(|value| self.plugin_name(value)).transpose()?),
             "delete_commit" => Action::DeleteCommit(self.document.decode(value.ok_or_else(missing)?)?),
             "fail_sink" => Action::FailSink(self.document.decode(value.ok_or_else(missing)?)?),
             "expect" => Action::Expect(read_expected(self.document, value.ok_or_else(missing)?)?),
@@ -286,6 +302,22 @@ impl Reader<'_> {
             }
         };
         Ok(Step { span, action })
+    }
+
+    /// `{plugin: path}`.
+    fn swap(&self, node: &Node) -> Result<Action> {
+        let mut entries = node.entries().into_iter().flatten();
+        match (entries.next(), entries.next()) {
+            (Some((plugin, _, path)), None) if path.as_text().is_some() => {
+                Ok(Action::Swap(plugin.to_owned(), self.folder.join(path.as_text().unwrap_or_default())))
+            }
+            _ => Err(self.error(node.span(), "a plugin is swapped as {plugin: path of its new file}")),
+        }
+    }
+
+    fn plugin_name(&self, node: &Node) -> Result<String> {
+        let name = node.as_text().map(str::to_owned);
+        name.ok_or_else(|| self.error(node.span(), "a rollback is of a plugin, by its name"))
     }
 
     fn duration_ms(&self, node: &Node) -> Result<i64> {
@@ -375,6 +407,8 @@ mod tests {
                 "steps: [add: {s: [1]}]\n",
                 "t.yaml:2:19: a row is a map of columns or its JSON as text, not a number",
             ),
+            ("steps: [swap: {p: q.wasm}, rollback: p, rollback]\n", "reads"),
+            ("steps: [swap: p]\n", "t.yaml:2:16: a plugin is swapped as {plugin: path of its new file}"),
             (
                 "steps: [fail_sink: {batch: 1}]\n",
                 "t.yaml:2:21: there is no key 'batch' here; did you mean 'batch_id'?",

@@ -11,15 +11,17 @@ use super::source::{Additions, ScriptSource, schema_of};
 use super::values;
 use crate::assembly::{Assembly, Given, GivenSource, RunOptions};
 use crate::cli::{PipelineArgs, ScriptArgs};
+use crate::runner::{Observer, Prepared, QueryRunner, Swapped};
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::layout;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{
     BatchId, Clock, Error, ErrorKind, FileManager, ManualClock, MemoryFiles, QueryId, Result, Trigger,
 };
-use pelton_engine::{Progress, Query, RunControl, Turn, next_trigger_ms};
+use pelton_engine::{Progress, Query, RunControl, SwapKind, Turn, next_trigger_ms};
 use pelton_plan::PipelineFile;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// More micro-batches than any step means to run.
@@ -109,14 +111,16 @@ enum State {
 }
 
 struct Running {
-    query: Query,
+    of: Arc<QueryRunner>,
+    /// None only while it is put together anew.
+    query: Option<Query>,
     trigger: Trigger,
     next_trigger_ms: i64,
 }
 
 /// The world of one script.
 pub(super) struct Session {
-    assembly: Assembly,
+    assembly: Arc<Assembly>,
     additions: Additions,
     sink: Arc<ScriptSink>,
     checkpoint: Arc<MemoryFiles>,
@@ -151,7 +155,7 @@ impl Session {
             query_id: QueryId("00000000-0000-0000-0000-000000000000".to_owned()),
         };
         Ok(Self {
-            assembly: Assembly::new(&arguments, std::slice::from_ref(&file))?.with_given(given),
+            assembly: Arc::new(Assembly::new(&arguments, std::slice::from_ref(&file))?.with_given(given)),
             additions,
             sink,
             checkpoint,
@@ -247,14 +251,52 @@ impl Session {
         let options = RunOptions::default();
         let planned = self.assembly.plan(&self.file, options).await?;
         let (sink, ran) = (Arc::clone(&self.sink), Arc::clone(&self.ran));
-        let query = self.assembly.query(&self.file, planned, options).await?;
-        let query = query.on_progress(move |progress| {
-            let batch = micro_batch(progress, &sink);
-            ran.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-        });
+        let kept = Box::new(Kept { sink, ran });
+        let of = QueryRunner::new(Arc::clone(&self.assembly), self.file.clone(), options, kept);
+        let query = Some(of.start(planned).await?);
         let trigger = Trigger::from(self.file.trigger);
         let next_trigger_ms = self.clock.now_ms();
-        Ok(State::Running(Box::new(Running { query: query.build().await?, trigger, next_trigger_ms })))
+        Ok(State::Running(Box::new(Running { of, query, trigger, next_trigger_ms })))
+    }
+
+    /// Swaps a plugin for the one in a file, in a micro-batch without data, then runs what there is to run. A version that
+    /// is refused, or fails at once, is a failure of the step; the query goes on.
+    pub(super) async fn swap(&mut self, plugin: &str, path: &Path) -> Result<(), Failure> {
+        let prepared = match self.running() {
+            Ok(running) => running.version(plugin, path).await,
+            Err(down) => Err(down),
+        };
+        self.take_over(prepared).await
+    }
+
+    /// The same with the version before.
+    pub(super) async fn rollback(&mut self, plugin: Option<&str>) -> Result<(), Failure> {
+        let prepared = match self.running() {
+            Ok(running) => running.of.prepared_rollback(plugin).await,
+            Err(down) => Err(down),
+        };
+        self.take_over(prepared).await
+    }
+
+    fn running(&mut self) -> Result<&mut Running> {
+        match &mut self.state {
+            State::Running(running) => Ok(running),
+            State::Ended | State::Down => {
+                Err(Error::invalid("the query does not run, so nothing can be swapped in it"))
+            }
+        }
+    }
+
+    async fn take_over(&mut self, prepared: Result<Prepared>) -> Result<(), Failure> {
+        let prepared = prepared.map_err(|error| Failure::new(&error))?;
+        let swapped = match self.running() {
+            Ok(running) => running.take_over(prepared).await,
+            Err(down) => Err(down),
+        };
+        match swapped {
+            Ok(()) => self.run_until_idle().await,
+            Err(error) => Err(Failure::new(&error)),
+        }
     }
 
     /// Moves the clock, then runs what there is to run.
@@ -301,24 +343,39 @@ impl Session {
     }
 }
 
+/// Keeps what ran for the next `expect`.
+struct Kept {
+    sink: Arc<ScriptSink>,
+    ran: Arc<Mutex<Vec<Result<MicroBatch>>>>,
+}
+
+impl Observer for Kept {
+    fn progress(&self, committed: &Progress) {
+        let batch = micro_batch(committed, &self.sink);
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+    }
+}
+
 impl Running {
     /// Whether the query goes on afterwards.
     async fn fire(&mut self, now_ms: i64) -> Result<bool> {
         match self.trigger {
             Trigger::Once | Trigger::AvailableNow => {
-                self.query.run(&RunControl::default()).await?;
-                Ok(false)
+                let Some(query) = self.query.take() else { return Ok(false) };
+                self.of.run(query, &RunControl::default()).await.0.map(|()| false)
             }
             Trigger::ProcessingTime(interval) if interval.as_millis() > 0 => {
                 if now_ms >= self.next_trigger_ms {
                     self.next_trigger_ms = next_trigger_ms(now_ms, interval.as_millis());
-                    self.query.run_once().await?;
+                    if let Turn::RolledBack(_) = self.turn(false).await? {
+                        self.turn(false).await?;
+                    }
                 }
                 Ok(true)
             }
             Trigger::AsFastAsPossible | Trigger::ProcessingTime(_) => {
                 for _ in 0..TURNS_MAX {
-                    if self.query.run_once().await? == Turn::Idle {
+                    if self.turn(false).await? == Turn::Idle {
                         return Ok(true);
                     }
                 }
@@ -327,6 +384,34 @@ impl Running {
                 )))
             }
         }
+    }
+
+    /// One turn; after a rollback the query is put together anew.
+    async fn turn(&mut self, only_swaps: bool) -> Result<Turn> {
+        let query = self.query.as_mut().ok_or_else(|| Error::internal("the script's query is gone"))?;
+        let turn = if only_swaps { query.swap_once().await? } else { query.run_once().await? };
+        if let Turn::RolledBack(_) = turn {
+            let so_far = query.summary().clone();
+            self.query = None;
+            self.query = Some(self.of.start_again(so_far).await?);
+        }
+        Ok(turn)
+    }
+
+    async fn version(&self, plugin: &str, path: &Path) -> Result<Prepared> {
+        let bytes = crate::plugins::read(path)?.into();
+        self.of.prepared(plugin, bytes, SwapKind::Swap).await
+    }
+
+    async fn take_over(&mut self, prepared: Prepared) -> Result<()> {
+        let Prepared { candidate, parts, .. } = prepared;
+        let plugin = candidate.plugin.clone();
+        let mut answer = self.of.swaps().offer(candidate);
+        self.turn(true).await?;
+        let outcome = answer.try_recv().map_err(|_| Error::internal("the swap was not answered"))??;
+        Swapped::of(&plugin, outcome)?;
+        self.of.took_over(parts);
+        Ok(())
     }
 }
 

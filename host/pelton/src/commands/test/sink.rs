@@ -81,6 +81,10 @@ impl Sink for ScriptSink {
             None => Ok(SinkReport { rows: count, ..SinkReport::default() }),
         }
     }
+
+    async fn may_hold(&self, batch: &BatchInfo, _begun_before: bool) -> Result<bool> {
+        Ok(self.kept().batches.contains_key(&batch.batch_id))
+    }
 }
 
 impl Kept {

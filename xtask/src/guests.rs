@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A Rust guest: its package (a member of the workspace) and the file it becomes.
-const RUST: [(&str, &str); 13] = [
+const RUST: &[(&str, &str)] = &[
     ("flights-rust", "flights-rust.wasm"),
     ("redact", "redact.wasm"),
     ("sessionize", "sessionize.wasm"),

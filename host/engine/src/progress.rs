@@ -210,7 +210,7 @@ pub struct SourceProgress {
 }
 
 /// How far behind a source the query is after the micro-batch; by the names of Spark's metrics where it has them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct SourceMetrics {
     /// Records that were there and are not read.
     #[serde(skip_serializing_if = "Option::is_none")]

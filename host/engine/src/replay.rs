@@ -94,7 +94,11 @@ impl Replay {
             (false, _) => rows.into_stream(),
             (true, None) => return Err(Error::internal("a stateful query was replayed without its state")),
             (true, Some(mut state)) => {
-                entry.reset.iter().try_for_each(|operator| reset::clear(state.as_mut(), operator))?;
+                let operators = self.dataflow.operators();
+                entry
+                    .reset
+                    .iter()
+                    .try_for_each(|named| reset::clear_recorded(state.as_mut(), named, operators))?;
                 rows.gather(state).await?.rows
             }
         };

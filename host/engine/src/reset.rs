@@ -7,8 +7,8 @@ use crate::query::Logic;
 use pelton_checkpoint::Resume;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{
-    Error, KIND_WITH_VARIABLES, Result, StateLayout, StateOp, StateShard, StateStore, VariableLayout,
-    VariableTables,
+    Error, KIND_WITH_VARIABLES, OperatorInfo, Result, StateLayout, StateOp, StateShard, StateStore,
+    VariableLayout, VariableTables,
 };
 use std::collections::BTreeSet;
 
@@ -177,16 +177,34 @@ impl Carried {
     /// Empties what begins anew. Counts once the next micro-batch is committed.
     pub(crate) fn clear(&self, state: &mut dyn StateStore) -> Result<()> {
         self.anew.iter().try_for_each(|operator| clear(state, operator))?;
-        for (operator, variable) in &self.anew_variables {
-            let tables = VariableTables::new(operator, variable);
-            for shard in state.shards() {
-                [&tables.entries, &tables.items, &tables.expiry]
-                    .iter()
-                    .try_for_each(|table| empty(shard, table))?;
-            }
-        }
-        Ok(())
+        self.anew_variables
+            .iter()
+            .try_for_each(|(operator, variable)| clear_variable(state, operator, variable))
     }
+}
+
+/// Empties what a reset that was recorded names: an operator, or a variable of one.
+pub(crate) fn clear_recorded(
+    state: &mut dyn StateStore,
+    named: &str,
+    operators: &[OperatorInfo],
+) -> Result<()> {
+    let variable = operators.iter().find_map(|operator| {
+        let name = operator.name.as_str();
+        Some((name, named.strip_prefix(name)?.strip_prefix('.')?))
+    });
+    match variable {
+        Some((operator, variable)) => clear_variable(state, operator, variable),
+        None => clear(state, named),
+    }
+}
+
+fn clear_variable(state: &mut dyn StateStore, operator: &str, variable: &str) -> Result<()> {
+    let tables = VariableTables::new(operator, variable);
+    for shard in state.shards() {
+        [&tables.entries, &tables.items, &tables.expiry].iter().try_for_each(|table| empty(shard, table))?;
+    }
+    Ok(())
 }
 
 /// Empties the tables of an operator. Counts once the next micro-batch is committed.

@@ -175,6 +175,7 @@ fn limits(file: &PipelineFile, given: &PluginLimits) -> Result<Limits> {
         http_time_ms: given.http_time.map_or(default.http_time_ms, millis),
         http_response_bytes: given.http_response.map_or(default.http_response_bytes, |size| size.0),
         recycle: recycle(file, &given.recycle, memory_bytes)?,
+        ..default
     })
 }
 

@@ -70,7 +70,7 @@ impl<'a> Replays<'a> {
         let plugins = self.plugins(batch_id, digests).await?;
         let logs = |name: &str| self.files.subtree(&format!("{}/{name}", layout::SOURCES));
         let sources: BTreeMap<String, OpenSource> = self.assembly.open_sources(self.file, &logs).await?;
-        let plan = physical_plan(self.file, &plugins, &sources, &self.planned.tables)?;
+        let plan = physical_plan(self.file, &plugins, &super::schemas(&sources), &self.planned.tables)?;
         let sources = cut(sources, &plan, None)?;
         let schemas: Vec<_> = sources.iter().map(|(_, source)| source.schema()).collect();
         let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(&plan, &schemas)?;

@@ -103,6 +103,7 @@ impl LettersArgs {
             files: vec![self.file.clone()],
             set: self.set.clone(),
             plugins: self.plugins.clone(),
+            fresh_instances: false,
         }
     }
 }

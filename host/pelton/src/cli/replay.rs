@@ -51,7 +51,12 @@ pub(crate) struct ReplayArgs {
 impl ReplayArgs {
     /// The pipeline that is meant.
     pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs { files: vec![self.file.clone()], set: self.set.clone(), plugins: self.plugins.clone() }
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+            fresh_instances: false,
+        }
     }
 }
 

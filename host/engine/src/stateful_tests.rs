@@ -115,7 +115,7 @@ async fn progress_tells_of_state_watermarks_and_late_rows() {
     assert_eq!(json[1]["num_input_rows"], 0);
     let operator = serde_json::json!([{
         "operator_name": "counts", "kind": "aggregate", "num_rows_total": 1, "num_rows_updated": 0,
-        "num_rows_removed": 1, "num_rows_dropped_by_watermark": 0,
+        "num_rows_removed": 1, "num_rows_dropped_by_watermark": 0, "state_bytes": 0, "memory_used_bytes": 0,
     }]);
     assert_eq!(json[1]["state_operators"], operator);
     assert!(json[0]["duration_ms"]["state_commit"].as_f64().unwrap() > 0.0);

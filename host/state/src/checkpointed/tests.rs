@@ -337,7 +337,7 @@ fn what_a_dead_run_left_goes_when_its_micro_batch_is_committed() {
             let mut store = query.open().await.unwrap();
             dead.run(&mut store, &[(1, "small", 1, Some((n as u8, 7)))]).await.unwrap();
             let mut store = query.open().await.unwrap();
-            query.run(&mut store, &[(1, "small", 1, Some((99, 5)))]).await.unwrap();
+            query.run(&mut store, &[(1, "small", 1, Some((99 + n as u8, 5)))]).await.unwrap();
             let of_batch = async || {
                 let all = query.files.list("").await.unwrap();
                 all.iter().filter(|info| file::batch_of(&info.path) == Some(BatchId(n))).count()

@@ -105,11 +105,11 @@ fn a_variable_that_was_dropped_begins_anew_or_not_at_all() -> Result<()> {
     ensure!(again.code == Some(0) && !again.stderr.contains("'map'"), "it is said once: {}", again.stderr);
     add(folder, 3, &[("a", 4)])?;
     let back = run(folder, "kinds_v1", &[])?;
-    let refusal = "the variable 'map' of the operator 'kept.groups' is back";
+    let refusal = "the variable 'map' of the operator 'kept' is back";
     ensure!(back.code == Some(2) && back.stderr.contains(refusal), "{:?} {}", back.code, back.stderr);
-    let unknown = run(folder, "kinds_v1", &["--reset-state", "kept.groups.mop"])?;
-    ensure!(unknown.stderr.contains("did you mean 'kept.groups.map'?"), "{}", unknown.stderr);
-    let rows = succeeds(folder, "kinds_v1", &["--reset-state", "kept.groups.map"])?;
+    let unknown = run(folder, "kinds_v1", &["--reset-state", "kept.mop"])?;
+    ensure!(unknown.stderr.contains("did you mean 'kept.map'?"), "{}", unknown.stderr);
+    let rows = succeeds(folder, "kinds_v1", &["--reset-state", "kept.map"])?;
     let sum = |cents: i64| format!("SumV1 {{ cents: {cents} }}");
     let list = [1, 2, 3, 4].map(sum).join(", ");
     let expected = format!("{{\"k\":\"a\",\"kept\":\"Some({0}) [{list}] [(4, {0})]\"}}", sum(4));

@@ -52,9 +52,13 @@ fn run(folder: &Path, url: &str, allow: &str) -> Result<Finished> {
 
 fn run_with(folder: &Path, wasm: &str, step: &str, url: &str, allow: &str) -> Result<Finished> {
     let (file, shown) = (folder.join("posted.yaml"), folder.display());
-    std::fs::create_dir_all(folder.join("in"))?;
-    for (name, rows) in [("0", "{\"a\":1}\n{\"a\":2}\n"), ("1", "{\"a\":3}\n{\"a\":4}\n")] {
-        std::fs::write(folder.join(format!("in/{name}.jsonl")), rows)?;
+    let input = folder.join("in");
+    // Once: a file that was listed stays as it is.
+    if !input.exists() {
+        std::fs::create_dir(&input)?;
+        for (name, rows) in [("0", "{\"a\":1}\n{\"a\":2}\n"), ("1", "{\"a\":3}\n{\"a\":4}\n")] {
+            std::fs::write(input.join(format!("{name}.jsonl")), rows)?;
+        }
     }
     std::fs::write(
         &file,

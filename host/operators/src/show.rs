@@ -5,17 +5,18 @@ use arrow::array::RecordBatch;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result, StateLayout, StateStore};
 use pelton_plan::PhysicalPlan;
+use std::ops::ControlFlow;
 
 /// Gives the state of the plan's operator of this name to `each`, some rows at a time, in the order of its keys within a
 /// shard, shard by shard. The first argument of `each` is the part of the operator that the rows belong to: `left` and
-/// `right` of a join; empty for operators of one part.
+/// `right` of a join; empty for operators of one part. If it breaks, the rest of that part in that shard is not read.
 ///
 /// The state must have been written by this plan: see [`state_layouts`].
 pub fn show_state(
     plan: &PhysicalPlan,
     name: &str,
     state: &mut dyn StateStore,
-    each: &mut dyn FnMut(&str, RecordBatch) -> Result<()>,
+    each: &mut dyn FnMut(&str, RecordBatch) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let Some(node) = plan.nodes.iter().find(|node| node.name == name) else {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();

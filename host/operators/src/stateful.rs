@@ -24,6 +24,7 @@ use arrow::array::RecordBatch;
 use pelton_core::{BatchInfo, DeadLetter, Error, PoisonReport, Result, StateShard};
 use pelton_plan::stateful::{StatefulNode, StatefulOperator};
 use std::any::Any;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Where and when an operator works.
@@ -121,8 +122,9 @@ pub(crate) trait Operator: Send + Sync {
     fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()>;
 }
 
-/// Takes rows of state, and which part of the operator they belong to: a side of a join; empty if there is but one.
-pub(crate) type Shown<'a> = dyn FnMut(&str, RecordBatch) -> Result<()> + 'a;
+/// Takes rows of state, and which part of the operator they belong to: a side of a join; empty if there is but one. If it
+/// breaks, no more of that part are read.
+pub(crate) type Shown<'a> = dyn FnMut(&str, RecordBatch) -> Result<ControlFlow<()>> + 'a;
 
 /// Makes the operator of a node.
 pub(crate) fn operator(node: &StatefulNode) -> Result<Box<dyn Operator>> {

@@ -69,6 +69,11 @@ fn state_is_shown_now_and_as_it_was() -> Result<()> {
     ensure!(amounts(&before) == pairs(&[("ann", "3.0"), ("bob", "4.0")]), "{before:?}");
     let one = lines(&["state", "show"], &file, &["totals", "--key", "key=cem"])?;
     ensure!(amounts(&one) == pairs(&[("cem", "60.0")]) && one[0]["payments"] == 1, "{one:?}");
+    let two = lines(&["state", "show"], &file, &["totals", "--limit", "2"])?;
+    ensure!(two.len() == 2, "{two:?}");
+    let drawn = Pelton::new(["state", "show"])?.arg(&file).args(["totals", "--limit", "2"]).succeed()?.stdout;
+    let headers = drawn.lines().filter(|line| line.starts_with("|key")).count();
+    ensure!(headers == 1 && drawn.contains("only showing top 2 rows"), "one table of all shards:\n{drawn}");
     let counts = lines(&["state", "show"], &file, &["sql.aggregate", "--key", "over_limit=false"])?;
     let has_three = |row: &Value| row.as_object().is_some_and(|row| row.values().any(|value| *value == 3));
     ensure!(counts.len() == 1 && has_three(&counts[0]), "as it would come out now: {counts:?}");

@@ -44,6 +44,11 @@ impl DrawnTable {
         Ok(())
     }
 
+    /// Rows have come for which there was no room: no others need come.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
     /// The table, and a line that says that there is more, if there is.
     pub fn draw(&self) -> String {
         let widths: Vec<usize> = (0..self.header.len())
@@ -95,6 +100,8 @@ fn cell(text: &str, truncate: Option<usize>) -> String {
             '\u{8}' => one_line.push_str("\\b"),
             '\u{b}' => one_line.push_str("\\v"),
             '\u{7}' => one_line.push_str("\\a"),
+            // Spark leaves these as they are; a terminal would obey them.
+            c if c.is_control() => one_line.extend(c.escape_unicode()),
             c => one_line.push(c),
         }
     }
@@ -148,6 +155,14 @@ mod tests {
 only showing top 1 row
 ";
         assert_eq!(drawn(vec![("a", a), ("name", b)], 1, None), expected);
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing_by_a_cell() {
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["\u{1b}[2J\n\u{9b}1m"]));
+        let table = drawn(vec![("a\u{1b}", text)], 20, None);
+        assert!(!table.contains(|c: char| c.is_control() && c != '\n'), "{table:?}");
+        assert!(table.contains(r"|\u{1b}[2J\n\u{9b}1m|"), "{table}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod size;
 mod window;
 
 use crate::stateful::event_time::micros;
-use crate::stateful::layout::{AFTER_ALL, for_entries};
+use crate::stateful::layout::entries_while;
 use crate::stateful::session::SessionWindows;
 use crate::stateful::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
 use arrow::array::RecordBatch;
@@ -113,7 +113,7 @@ impl Operator for GroupBy {
 
     /// A group as it would be given now.
     fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
-        for_entries(state, &groups_table(name), &[], &AFTER_ALL, |_, entries| {
+        entries_while(state, &groups_table(name), |_, entries| {
             each("", groups::given_entries(&self.keys, &self.calls, &entries)?)
         })
     }

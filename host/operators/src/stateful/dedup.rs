@@ -12,7 +12,9 @@
 
 use super::event_time::{EventTimes, is_time, micros, utc_field, utc_times, without_late_rows};
 use super::keyed::{KeySet, Keys, gather};
-use super::layout::{AFTER_ALL, Arena, NO_TIME, for_entries, prefix_end, sorted_order, through_time};
+use super::layout::{
+    AFTER_ALL, Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, through_time,
+};
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, packed, unpacked};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -340,7 +342,7 @@ impl Operator for Dedup {
     /// A key, and when it is forgotten if its entry says so.
     fn show(&self, _name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
         let within = matches!(self.expiry, DedupExpiry::Within { .. });
-        for_entries(state, &self.keys_table, &[], &AFTER_ALL, |_, entries| {
+        entries_while(state, &self.keys_table, |_, entries| {
             let keys = entries.iter().map(|(key, _)| key.get(self.key_begins(key)..).unwrap_or_default());
             let mut columns = self.codec.decode(keys)?;
             let mut fields: Vec<FieldRef> =

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use pelton_core::{Result, StateOp, StateShard};
 use pelton_state::ordered_i64;
+use std::ops::ControlFlow;
 
 /// Stands for "no time": after all times, so that no watermark reaches it.
 pub(crate) const NO_TIME: i64 = i64::MAX;
@@ -93,6 +94,25 @@ pub(crate) fn for_entries(
     to: &[u8],
     mut body: impl FnMut(&mut dyn StateShard, Vec<(Bytes, Bytes)>) -> Result<()>,
 ) -> Result<()> {
+    entries_until(state, table, from, to, |state, entries| body(state, entries).map(ControlFlow::Continue))
+}
+
+/// Gives the entries of a table to `body`, as long as it goes on.
+pub(crate) fn entries_while(
+    state: &mut dyn StateShard,
+    table: &str,
+    body: impl FnMut(&mut dyn StateShard, Vec<(Bytes, Bytes)>) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    entries_until(state, table, &[], &AFTER_ALL, body)
+}
+
+fn entries_until(
+    state: &mut dyn StateShard,
+    table: &str,
+    from: &[u8],
+    to: &[u8],
+    mut body: impl FnMut(&mut dyn StateShard, Vec<(Bytes, Bytes)>) -> Result<ControlFlow<()>>,
+) -> Result<()> {
     let mut from = from.to_vec();
     loop {
         let entries = state.scan(table, &from[..]..to, SCAN_ENTRIES)?;
@@ -103,8 +123,7 @@ pub(crate) fn for_entries(
         from.clear();
         from.extend_from_slice(last);
         from.push(0);
-        body(state, entries)?;
-        if is_last {
+        if body(state, entries)?.is_break() || is_last {
             return Ok(());
         }
     }
@@ -113,6 +132,26 @@ pub(crate) fn for_entries(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pelton_core::StateStore;
+    use pelton_state::MemoryStateStore;
+
+    #[test]
+    fn entries_are_read_as_long_as_they_are_wanted() {
+        let mut store = MemoryStateStore::new();
+        let mut shards = store.shards();
+        let put = |n: u32| StateOp::Put(Bytes::copy_from_slice(&n.to_be_bytes()), Bytes::new());
+        shards[0].apply("t", (0..3 * SCAN_ENTRIES as u32).map(put).collect()).expect("applies");
+        for (calls, read) in [(1, 1), (2, 2), (9, 3)] {
+            let mut came = 0;
+            let body = |_: &mut dyn StateShard, entries: Vec<_>| {
+                assert!(entries.len() == SCAN_ENTRIES);
+                came += 1;
+                Ok(if came == calls { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            };
+            entries_while(&mut *shards[0], "t", body).expect("reads");
+            assert_eq!(came, read);
+        }
+    }
 
     #[test]
     fn times_sort_as_bytes_and_no_watermark_reaches_the_rows_without_one() {

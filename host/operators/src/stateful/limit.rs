@@ -116,6 +116,6 @@ impl Operator for Limit {
         }
         let given = i64::try_from(self.given_so_far(state)?).unwrap_or(i64::MAX);
         let rows: ArrayRef = Arc::new(Int64Array::from(vec![given]));
-        each("", RecordBatch::try_from_iter([("rows", rows)])?)
+        each("", RecordBatch::try_from_iter([("rows", rows)])?).map(|_| ())
     }
 }

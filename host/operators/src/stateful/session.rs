@@ -14,7 +14,7 @@ mod value;
 use super::aggregate::calls::Calls;
 use super::aggregate::keys::{shaped, window_array};
 use super::event_time::micros;
-use super::layout::{AFTER_ALL, for_entries};
+use super::layout::entries_while;
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, unpacked};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -164,9 +164,7 @@ impl Operator for SessionWindows {
 
     /// A session as it would be given now.
     fn show(&self, name: &str, state: &mut dyn StateShard, each: &mut Shown<'_>) -> Result<()> {
-        for_entries(state, &sessions_table(name), &[], &AFTER_ALL, |_, entries| {
-            each("", self.given_entries(&entries)?)
-        })
+        entries_while(state, &sessions_table(name), |_, entries| each("", self.given_entries(&entries)?))
     }
 }
 

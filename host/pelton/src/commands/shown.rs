@@ -9,6 +9,7 @@ use pelton_core::suggest::did_you_mean;
 use pelton_core::{BatchId, Error, Result, StateLayout};
 use pelton_plan::json::{Nulls, row_json};
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Rows of a table if no limit is given.
@@ -62,8 +63,8 @@ pub(super) struct Shown {
     format: TableFormat,
     limit: usize,
     filter: KeyFilter,
-    /// For tables: the part under way and its rows.
-    table: Option<(String, SchemaRef, DrawnTable)>,
+    /// For tables: each part and its rows.
+    tables: Vec<(String, SchemaRef, DrawnTable)>,
     given: usize,
 }
 
@@ -71,13 +72,14 @@ impl Shown {
     /// `limit`: so many rows at most. By default a table shows some and JSON all.
     pub(super) fn new(format: TableFormat, limit: Option<usize>, filter: KeyFilter) -> Self {
         let all = if format == TableFormat::Json { usize::MAX } else { TABLE_ROWS };
-        Self { format, limit: limit.unwrap_or(all), filter, table: None, given: 0 }
+        Self { format, limit: limit.unwrap_or(all), filter, tables: Vec::new(), given: 0 }
     }
 
-    /// Takes rows of a part of an operator. Of several parts those without a column that is asked for are left out.
-    pub(super) fn rows(&mut self, part: &str, rows: &RecordBatch) -> Result<()> {
+    /// Takes rows of a part of an operator; breaks if no more of them will be shown. Of several parts those without a
+    /// column that is asked for are left out.
+    pub(super) fn rows(&mut self, part: &str, rows: &RecordBatch) -> Result<ControlFlow<()>> {
         if !part.is_empty() && !self.filter.fits(rows) {
-            return Ok(());
+            return Ok(ControlFlow::Break(()));
         }
         let passing = self.filter.rows(rows)?;
         let rows = passing.as_ref().unwrap_or(rows);
@@ -101,10 +103,10 @@ impl Shown {
             ("rows", number(rows)),
             ("state", text(layout.to_string())),
         ])?;
-        self.rows("", &row)
+        self.rows("", &row).map(|_| ())
     }
 
-    fn lines(&mut self, part: &str, rows: &RecordBatch) -> Result<()> {
+    fn lines(&mut self, part: &str, rows: &RecordBatch) -> Result<ControlFlow<()>> {
         for row in 0..rows.num_rows().min(self.limit - self.given) {
             let mut line = row_json(rows, row, Nulls::Written)?;
             if let (Value::Object(fields), false) = (&mut line, part.is_empty()) {
@@ -113,26 +115,34 @@ impl Shown {
             super::print_line(&line.to_string())?;
             self.given += 1;
         }
-        Ok(())
+        Ok(until(self.given == self.limit))
     }
 
-    fn draw(&mut self, part: &str, rows: &RecordBatch) -> Result<()> {
-        let goes_on =
-            self.table.as_ref().is_some_and(|(open, schema, _)| open == part && *schema == rows.schema());
-        if !goes_on {
-            self.finish()?;
+    fn draw(&mut self, part: &str, rows: &RecordBatch) -> Result<ControlFlow<()>> {
+        let is_its =
+            |(of, schema, _): &(String, SchemaRef, DrawnTable)| of == part && *schema == rows.schema();
+        let at = self.tables.iter().position(is_its).unwrap_or(self.tables.len());
+        if at == self.tables.len() {
             let table = DrawnTable::new(&rows.schema(), self.limit, None);
-            self.table = Some((part.to_owned(), rows.schema(), table));
+            self.tables.push((part.to_owned(), rows.schema(), table));
         }
-        self.table.as_mut().map_or(Ok(()), |(_, _, table)| table.push(rows))
+        let table = &mut self.tables[at].2;
+        table.push(rows)?;
+        Ok(until(table.has_more()))
     }
 
     /// Prints what is left to print.
     pub(super) fn finish(&mut self) -> Result<()> {
-        let Some((part, _, table)) = self.table.take() else { return Ok(()) };
-        if !part.is_empty() {
-            super::print_line(&format!("{part}:"))?;
+        for (part, _, table) in self.tables.drain(..) {
+            if !part.is_empty() {
+                super::print_line(&format!("{part}:"))?;
+            }
+            super::print_line(table.draw().trim_end())?;
         }
-        super::print_line(table.draw().trim_end())
+        Ok(())
     }
+}
+
+fn until(is_over: bool) -> ControlFlow<()> {
+    if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

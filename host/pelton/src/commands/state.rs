@@ -8,6 +8,7 @@ use pelton_checkpoint::{CommitEntry, CommitLog, layout, layouts};
 use pelton_core::{BatchId, Error, FileManager, Result, StateLayout};
 use pelton_operators::{show_state, state_layouts};
 use pelton_state::CheckpointedStateStore;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Runs one of the commands.
@@ -37,7 +38,7 @@ async fn list(arguments: &StateArgs) -> Result<()> {
         if let Some(known) = now.iter().find(|now| now.name == layout.name && is_read_as(layout, now)) {
             show_state(stored.planned.plan(), &known.name, &mut stored.state, &mut |_, part| {
                 rows += part.num_rows() as u64;
-                Ok(())
+                Ok(ControlFlow::Continue(()))
             })?;
         }
         shown.operator(layout, stored.batch_id, rows)?;

@@ -129,10 +129,11 @@ impl Opening {
         if size_bytes == self.entry.size_bytes && same_time {
             return Ok(());
         }
-        let message = format!(
-            "{} has changed since it was listed: {} bytes then, {size_bytes} now",
-            self.shown, self.entry.size_bytes
-        );
+        let sizes = match size_bytes == self.entry.size_bytes {
+            true => "the size is the same, the time of modification is not".to_owned(),
+            false => format!("{} bytes then, {size_bytes} now", self.entry.size_bytes),
+        };
+        let message = format!("{} has changed since it was listed: {sizes}", self.shown);
         Err(Error::data(message).hint(
             "files must be complete when they appear: write them elsewhere (or under a name with '_' or '.' in front) and move them in",
         ))

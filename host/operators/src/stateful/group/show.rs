@@ -3,13 +3,14 @@
 use super::entry::Entry;
 use super::schemas::{Known, Variable};
 use crate::stateful::event_time::{utc_field, utc_times};
-use crate::stateful::layout::{AFTER_ALL, NO_TIME, for_entries};
+use crate::stateful::layout::{NO_TIME, entries_while};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{FieldRef, Schema};
 use bytes::Bytes;
 use pelton_core::{Result, StateShard, StatefulFunction, VariableKind};
 use pelton_state::RowCodec;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The keys of the groups.
@@ -46,10 +47,10 @@ pub(super) fn show(
     keys: &GroupKeys<'_>,
     of: &Entries<'_>,
     state: &mut dyn StateShard,
-    each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    each: &mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let mut known = of.variable.map(|variable| variable.known(state)).transpose()?;
-    for_entries(state, of.table, &[], &AFTER_ALL, |state, entries| {
+    entries_while(state, of.table, |state, entries| {
         let bytes: Vec<&[u8]> = entries.iter().map(|(key, _)| key.as_ref()).collect();
         let mut columns = keys.columns(&bytes)?;
         let mut fields = keys.fields.to_vec();

@@ -14,8 +14,8 @@ use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
 use crate::stateful::layout::{
-    AFTER_ALL, Arena, NO_TIME, for_entries, prefix_end, sorted_order, sorted_puts, sorted_removals,
-    through_time,
+    AFTER_ALL, Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, sorted_puts,
+    sorted_removals, through_time,
 };
 use crate::stateful::time_index::TimeIndex;
 use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
@@ -24,7 +24,7 @@ use bytes::Bytes;
 use pelton_core::{Error, KEY_GROUPS, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
 use pelton_state::{EncodedRows, RowCodec, ordered_i64};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The buffer of a side.
@@ -258,9 +258,9 @@ impl Buffer {
     pub(super) fn show(
         &self,
         state: &mut dyn StateShard,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+        each: &mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        for_entries(state, &self.table, &[], &AFTER_ALL, |_, entries| {
+        entries_while(state, &self.table, |_, entries| {
             let (keys, values) = entries.into_iter().unzip();
             let stored = Stored { keys, values };
             let rows = self.decode_stored(&stored)?;

@@ -9,11 +9,12 @@ use crate::stateful::event_time::{utc_field, utc_times};
 use crate::stateful::group::entry::{Entry, damaged};
 use crate::stateful::group::index::{IndexChanges, LazyIndex};
 use crate::stateful::group::show::GroupKeys;
-use crate::stateful::layout::{AFTER_ALL, Arena, for_entries};
+use crate::stateful::layout::{Arena, entries_while};
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use pelton_core::{GroupInput, Result, StateOp, StateShard, Timer, TimerChange};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The timers of a group at a time: each call of the group is given all of them.
@@ -109,9 +110,9 @@ impl Timers {
         &self,
         keys: &GroupKeys<'_>,
         state: &mut dyn StateShard,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
+        each: &mut dyn FnMut(RecordBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        for_entries(state, &self.table, &[], &AFTER_ALL, |_, entries| {
+        entries_while(state, &self.table, |_, entries| {
             let (mut of, mut names, mut times) = (Vec::new(), Vec::new(), Vec::new());
             for (key, stored) in &entries {
                 for (at, name) in TimerSet::read(Some(stored), &self.table)?.timers {

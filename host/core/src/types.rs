@@ -83,6 +83,11 @@ pub fn type_name(data_type: &DataType) -> String {
             other => format!("map<{}>", type_name(other)),
         },
         DataType::Struct(fields) => format!("struct<{}>", columns_name(fields)),
+        // Other ways to hold the same values, as files have them.
+        DataType::Dictionary(_, values) => type_name(values),
+        DataType::LargeUtf8 | DataType::Utf8View => "string".into(),
+        DataType::LargeBinary | DataType::BinaryView => "binary".into(),
+        DataType::LargeList(item) => format!("array<{}>", type_name(item.data_type())),
         other => other.to_string(),
     }
 }

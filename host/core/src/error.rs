@@ -43,8 +43,9 @@ impl fmt::Display for ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    hint: Option<String>,
-    plugin: Option<String>,
+    // Boxed: every result carries the room for it.
+    hint: Option<Box<str>>,
+    plugin: Option<Box<str>>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -81,14 +82,14 @@ impl Error {
     /// Adds the way out, printed on a line of its own.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
     }
 
     /// Says whose fault it is: the plugin's with this name in the pipeline file.
     #[must_use]
     pub fn of_plugin(mut self, plugin: impl Into<String>) -> Self {
-        self.plugin = Some(plugin.into());
+        self.plugin = Some(plugin.into().into_boxed_str());
         self
     }
 

@@ -11,6 +11,7 @@ use pelton_plan::{PhysicalPlan, PipelineFile};
 use pelton_state::CheckpointedStateStore;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Rows of each operator that are looked at.
@@ -73,10 +74,10 @@ fn changed(running: &[StateLayout], new: &[StateLayout]) -> Vec<String> {
 
 fn rows(plan: &PhysicalPlan, operator: &str, store: &mut CheckpointedStateStore) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
-    let read = show_state(plan, operator, store, &mut |part, batch| {
+    show_state(plan, operator, store, &mut |part, batch| {
         for row in 0..batch.num_rows() {
             if rows.len() == ROWS {
-                return Err(Error::internal("enough rows of state were read"));
+                return Ok(ControlFlow::Break(()));
             }
             let mut shown = row_json(&batch, row, Nulls::Written)?;
             if let (Value::Object(fields), false) = (&mut shown, part.is_empty()) {
@@ -84,10 +85,7 @@ fn rows(plan: &PhysicalPlan, operator: &str, store: &mut CheckpointedStateStore)
             }
             rows.push(shown);
         }
-        Ok(())
-    });
-    match rows.len() {
-        ROWS => Ok(rows),
-        _ => read.map(|()| rows),
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(rows)
 }

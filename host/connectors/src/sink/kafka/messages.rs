@@ -119,8 +119,8 @@ impl MessageEncoder {
 
 impl Columns {
     fn check(&self, schema: &Schema) -> Result<()> {
-        let is_bytes = |t: &DataType| matches!(t, DataType::Utf8 | DataType::Binary);
-        let is_headers = |t: &DataType| match t {
+        let is_bytes: fn(&DataType) -> bool = |t| matches!(t, DataType::Utf8 | DataType::Binary);
+        let is_headers: fn(&DataType) -> bool = |t| match t {
             DataType::List(item) => match item.data_type() {
                 DataType::Struct(fields) => {
                     let types: Vec<&DataType> = fields.iter().map(|field| field.data_type()).collect();
@@ -130,11 +130,12 @@ impl Columns {
             },
             _ => false,
         };
-        let wanted: [(Option<usize>, &dyn Fn(&DataType) -> bool, &str); 4] = [
-            (self.key, &is_bytes, "string or binary"),
-            (self.topic, &|t| *t == DataType::Utf8, "string"),
-            (self.partition, &|t| *t == DataType::Int32, "int"),
-            (self.headers, &is_headers, "array<struct<key: string, value: binary>>"),
+        type Fits = fn(&DataType) -> bool;
+        let wanted: [(Option<usize>, Fits, &str); 4] = [
+            (self.key, is_bytes, "string or binary"),
+            (self.topic, |t| *t == DataType::Utf8, "string"),
+            (self.partition, |t| *t == DataType::Int32, "int"),
+            (self.headers, is_headers, "array<struct<key: string, value: binary>>"),
         ];
         for (nth, fits, what) in wanted {
             let Some(field) = nth.map(|nth| schema.field(nth)) else { continue };

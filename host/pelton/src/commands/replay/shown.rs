@@ -44,7 +44,7 @@ pub(super) fn replayed(arguments: &ReplayArgs, logged: &Logged, replayed: &Repla
                 .rows
                 .iter()
                 .filter(|batch| batch.num_rows() > 0)
-                .try_for_each(|batch| table.rows("", batch))?;
+                .try_for_each(|batch| table.rows("", batch).map(drop))?;
             table.finish()?;
             some(letters, arguments.limit.unwrap_or(SHOWN_ROWS), |letter| format!("dead letter: {letter}"))
         }

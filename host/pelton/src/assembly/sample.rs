@@ -11,6 +11,7 @@ use pelton_plan::{PhysicalPlan, PipelineFile};
 use pelton_state::CheckpointedStateStore;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Rows of each operator that are looked at.
@@ -73,21 +74,15 @@ fn changed(running: &[StateLayout], new: &[StateLayout]) -> Vec<String> {
 
 fn rows(plan: &PhysicalPlan, operator: &str, store: &mut CheckpointedStateStore) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
-    let read = show_state(plan, operator, store, &mut |part, batch| {
-        for row in 0..batch.num_rows() {
-            if rows.len() == ROWS {
-                return Err(Error::internal("enough rows of state were read"));
-            }
+    show_state(plan, operator, store, &mut |part, batch| {
+        for row in 0..batch.num_rows().min(ROWS - rows.len()) {
             let mut shown = row_json(&batch, row, Nulls::Written)?;
             if let (Value::Object(fields), false) = (&mut shown, part.is_empty()) {
                 fields.insert("part".to_owned(), part.into());
             }
             rows.push(shown);
         }
-        Ok(())
-    });
-    match rows.len() {
-        ROWS => Ok(rows),
-        _ => read.map(|()| rows),
-    }
+        Ok(if rows.len() == ROWS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(rows)
 }

@@ -40,11 +40,11 @@ pub(super) fn replayed(arguments: &ReplayArgs, logged: &Logged, replayed: &Repla
             let lost = replayed.dead_letters.len();
             print_line(&format!("{}: {rows} rows ({committed}), {lost} dead letters", heading(logged)))?;
             let mut table = Shown::new(TableFormat::Table, arguments.limit, KeyFilter::default());
-            replayed
-                .rows
-                .iter()
-                .filter(|batch| batch.num_rows() > 0)
-                .try_for_each(|batch| table.rows("", batch))?;
+            for batch in replayed.rows.iter().filter(|batch| batch.num_rows() > 0) {
+                if table.rows("", batch)?.is_break() {
+                    break;
+                }
+            }
             table.finish()?;
             some(letters, arguments.limit.unwrap_or(SHOWN_ROWS), |letter| format!("dead letter: {letter}"))
         }

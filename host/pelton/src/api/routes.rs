@@ -189,10 +189,11 @@ async fn stop(
 ) -> Result<Response, Refusal> {
     let Stop { now, wait } = read(options)?;
     let query = named(&registry, &name)?;
-    query.control.stop.cancel();
     if now {
+        // First: a query that waits would else have stopped before it hears of it.
         query.control.abort.cancel();
     }
+    query.control.stop.cancel();
     if wait == Some(false) {
         return Ok((StatusCode::ACCEPTED, Json(QueryStatus::of(query))).into_response());
     }

@@ -83,7 +83,7 @@ fn what_a_format_cannot_do_is_said_before_the_start() -> Result<()> {
         ),
         (
             "map",
-            "in/*', format: json, schema: 'm map<int, int>'",
+            "in/*', format: parquet, schema: 'm map<int, int>'",
             "sink: {connector: file, path: FOLDER/out, format: avro}",
             2,
             "Avro's maps have strings as keys",

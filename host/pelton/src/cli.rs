@@ -1,11 +1,17 @@
 //! What can be typed: every command, its arguments and its help. Used by `main`; it only reads, it does nothing.
 
+mod checkpoint;
+mod control;
 mod dead_letters;
 mod files;
+mod plugin;
 mod replay;
 
+pub(crate) use checkpoint::{CheckpointArgs, CheckpointCommand, StateArgs, StateCommand, StateShowArgs};
+pub(crate) use control::{ApiArgs, ApiTargetArgs, RollbackArgs, StatusArgs, StopArgs, SwapArgs};
 pub(crate) use dead_letters::{DeadLettersCommand, LetterKind, LettersArgs, LettersReplayArgs};
 pub(crate) use files::{FilesCommand, FilesCompactArgs, FilesLsArgs};
+pub(crate) use plugin::{BuildArgs, InspectArgs, Language, NewArgs, PluginCommand, TestArgs};
 pub(crate) use replay::ReplayArgs;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -122,69 +128,6 @@ pub(crate) struct PipelineArgs {
     pub(crate) fresh_instances: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum StateCommand {
-    /// List the operators that keep state, and how many rows each keeps
-    #[command(after_help = "Example:
-  pelton state ls pipeline.yaml")]
-    Ls(StateArgs),
-    /// Show the state of an operator as rows
-    #[command(after_help = "Examples:
-  pelton state show pipeline.yaml totals
-  pelton state show pipeline.yaml totals --key user=ann --batch 41
-  pelton state show pipeline.yaml totals --format json | jq .amount
-
-A running query may be asked, too. Earlier micro-batches can be shown while the checkpoint remembers them.")]
-    Show(StateShowArgs),
-}
-
-/// Whose state, and when.
-#[derive(Debug, Args)]
-pub(crate) struct StateArgs {
-    /// The pipeline file (YAML or JSON)
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// After this micro-batch [default: the last that was committed]
-    #[arg(long, value_name = "N")]
-    pub(crate) batch: Option<u64>,
-    /// How to print it
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: TableFormat,
-    /// Set a value of the file: a path of keys, joined by dots
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Take a plugin from another file than the pipeline file says
-    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
-    pub(crate) plugins: Vec<(String, String)>,
-}
-
-impl StateArgs {
-    /// The pipeline that is meant.
-    pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs {
-            files: vec![self.file.clone()],
-            set: self.set.clone(),
-            plugins: self.plugins.clone(),
-            fresh_instances: false,
-        }
-    }
-}
-
-/// Which state.
-#[derive(Debug, Args)]
-pub(crate) struct StateShowArgs {
-    #[command(flatten)]
-    pub(crate) of: StateArgs,
-    /// The operator: see `pelton state ls`
-    pub(crate) operator: String,
-    /// Only rows with this value in this column, as JSON writes it; may be given several times
-    #[arg(long, value_name = "COLUMN=VALUE", value_parser = pair)]
-    pub(crate) key: Vec<(String, String)>,
-    /// So many rows at most [default: 20 in a table, all as JSON]
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-}
-
 /// How rows are printed on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
@@ -192,50 +135,6 @@ pub(crate) enum TableFormat {
     Table,
     /// A line of JSON a row
     Json,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CheckpointCommand {
-    /// List the micro-batches that the checkpoint remembers
-    #[command(after_help = "Example:
-  pelton checkpoint ls pipeline.yaml")]
-    Ls(CheckpointArgs),
-    /// Show what the logs say of a micro-batch
-    #[command(after_help = "Example:
-  pelton checkpoint show pipeline.yaml --batch 41 --format json | jq .offsets.sources")]
-    Show {
-        #[command(flatten)]
-        of: CheckpointArgs,
-        /// Which micro-batch [default: the last]
-        #[arg(long, value_name = "N")]
-        batch: Option<u64>,
-    },
-}
-
-/// Whose checkpoint.
-#[derive(Debug, Args)]
-pub(crate) struct CheckpointArgs {
-    /// The pipeline file (YAML or JSON)
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// How to print it
-    #[arg(long, default_value = "words")]
-    pub(crate) format: PrintFormat,
-    /// Set a value of the file: a path of keys, joined by dots
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-}
-
-impl CheckpointArgs {
-    /// The pipeline that is meant.
-    pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs {
-            files: vec![self.file.clone()],
-            set: self.set.clone(),
-            plugins: Vec::new(),
-            fresh_instances: false,
-        }
-    }
 }
 
 /// What to explain.
@@ -297,106 +196,6 @@ pub(crate) struct RunArgs {
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
-}
-
-/// Where a run can be asked what it does.
-#[derive(Debug, Args)]
-pub(crate) struct ApiArgs {
-    /// Listen here for `pelton status` and `stop`, HTTP and Prometheus [default: PELTON_API, or any free port of 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) api: Option<String>,
-    /// Listen nowhere
-    #[arg(long, conflicts_with_all = ["api", "api_token_file"])]
-    pub(crate) no_api: bool,
-    /// The token that the API answers to [default: a new one, which the commands of the same user find by themselves]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) api_token_file: Option<PathBuf>,
-}
-
-/// Which run is meant.
-#[derive(Debug, Args)]
-pub(crate) struct ApiTargetArgs {
-    /// The API of the run [default: PELTON_API, or all runs of this user on this machine]
-    #[arg(long, value_name = "URL")]
-    pub(crate) api: Option<String>,
-    /// Its token [default: what a run of this user says itself]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) api_token_file: Option<PathBuf>,
-}
-
-/// Of which queries, and how.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton status
-  pelton status late-flights --watch
-  pelton status --format json | jq 'select(.state == \"failed\").failure'
-  pelton status --api http://10.0.0.7:4040 --api-token-file token")]
-pub(crate) struct StatusArgs {
-    /// Only this query, in full
-    pub(crate) query: Option<String>,
-    /// How to print it
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: TableFormat,
-    /// Print it again every second, until Ctrl-C
-    #[arg(long)]
-    pub(crate) watch: bool,
-    #[command(flatten)]
-    pub(crate) of: ApiTargetArgs,
-}
-
-/// Which query to end, and how.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton stop late-flights
-  pelton stop late-flights --now
-
-It returns when the query has ended and its checkpoint is free. Exit code 1: the query had failed.")]
-pub(crate) struct StopArgs {
-    /// The query's name
-    pub(crate) query: String,
-    /// End at once: the micro-batch under way is run again at the next start
-    #[arg(long)]
-    pub(crate) now: bool,
-    #[command(flatten)]
-    pub(crate) of: ApiTargetArgs,
-}
-
-/// Which plugin to swap, and for what.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton swap late-flights flights=target/flights.wasm --dry-run
-  pelton swap late-flights flights=target/flights.wasm
-
-It returns when a micro-batch with the new version is committed. A version that does not fit is refused, and one that
-fails is swapped back: exit code 1 or 2, and the running version goes on.")]
-pub(crate) struct SwapArgs {
-    /// The query's name
-    pub(crate) query: String,
-    /// The plugin's name in the pipeline file, and the file of its new version
-    #[arg(value_name = "PLUGIN=PATH", value_parser = pair)]
-    pub(crate) plugin: (String, String),
-    /// Only say what it would do: compile and compare it, and read some of the state as it migrates it
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// How to print what --dry-run finds
-    #[arg(long, default_value = "words", requires = "dry_run")]
-    pub(crate) format: PrintFormat,
-    #[command(flatten)]
-    pub(crate) of: ApiTargetArgs,
-}
-
-/// Which plugin goes back to the version before.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton rollback late-flights
-  pelton rollback late-flights flights")]
-pub(crate) struct RollbackArgs {
-    /// The query's name
-    pub(crate) query: String,
-    /// The plugin's name in the pipeline file; not needed if only one was swapped
-    pub(crate) plugin: Option<String>,
-    #[command(flatten)]
-    pub(crate) of: ApiTargetArgs,
 }
 
 /// Which scripts to run.
@@ -468,78 +267,6 @@ pub(crate) struct PipeArgs {
     pub(crate) config: Vec<String>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum PluginCommand {
-    /// Start a project that builds, has a test and a pipeline to try
-    New(NewArgs),
-    /// Build a project to NAME.wasm
-    Build(BuildArgs),
-    /// Say what a plugin file holds
-    Inspect(InspectArgs),
-    /// Run a plugin against cases: rows in, rows out, refused rows
-    Test(TestArgs),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pelton plugin new shout --lang rust && cd shout && pelton plugin build && pelton run pipeline.yaml")]
-pub(crate) struct NewArgs {
-    /// The plugin's name: lower case, digits, - and _; a folder of this name is made here
-    pub(crate) name: String,
-    /// The language
-    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
-    pub(crate) lang: Language,
-    /// Begin with a function over groups of rows that keeps state, not with functions over rows
-    #[arg(long)]
-    pub(crate) stateful: bool,
-}
-
-/// A language that `plugin new` and `plugin build` know. Others compile to Wasm in their own ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Language {
-    /// Rust, with the SDK
-    Rust,
-    /// C, freestanding, with the header
-    C,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BuildArgs {
-    /// The project's folder: with a Cargo.toml, or with C files
-    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: PathBuf,
-    /// Where to put the module [default: NAME.wasm in the project's folder]
-    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) out: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  pelton plugin inspect flights.wasm --format json | jq '.manifest.functions[].name'
-  pelton plugin inspect totals.wasm --function spent --key 'user: string' \\
-    --input-schema 'user: string, cents: long, ts: timestamp'")]
-pub(crate) struct InspectArgs {
-    /// The plugin: .wasm or .wat
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// How to print it
-    #[arg(long, default_value = "words")]
-    pub(crate) format: PrintFormat,
-    /// Say what this function makes of the columns of --input-schema: those that come out, and of one over groups its form,
-    /// its time, its variables
-    #[arg(long, value_name = "FUNCTION", requires = "input_schema")]
-    pub(crate) function: Option<String>,
-    /// The columns that go in: 'name type, …'
-    #[arg(long, value_name = "COLUMNS", requires = "function")]
-    pub(crate) input_schema: Option<String>,
-    /// Of a function over groups: the columns of the key
-    #[arg(long, value_name = "COLUMNS", requires = "function", default_value = "")]
-    pub(crate) key: String,
-    /// The plugin's configuration, as JSON
-    #[arg(long, value_name = "JSON", requires = "function", default_value = "{}")]
-    pub(crate) config: String,
-}
-
 /// How a description is printed on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PrintFormat {
@@ -547,18 +274,6 @@ pub(crate) enum PrintFormat {
     Words,
     /// For a program
     Json,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pelton plugin test my-plugin.wasm cases/*.json")]
-pub(crate) struct TestArgs {
-    /// The plugin: .wasm or .wat
-    #[arg(value_name = "PLUGIN", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-    /// Case files
-    #[arg(required = true, value_name = "CASES", value_hint = ValueHint::FilePath)]
-    pub(crate) cases: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

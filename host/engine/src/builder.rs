@@ -19,6 +19,7 @@ use pelton_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Spark's `spark.sql.streaming.pollingDelay`.
 const POLLING_DELAY: Duration = Duration::from_millis(10);
@@ -319,6 +320,7 @@ impl QueryBuilder {
             last_started: None,
             summary: self.summary,
             failed: false,
+            stop: CancellationToken::new(),
             warned_of_late_rows: false,
         };
         query.tell_plugins();

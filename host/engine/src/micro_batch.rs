@@ -141,7 +141,12 @@ impl Query {
         let time_ms = self.clock.now_ms().max(self.position.batch_time_ms);
         let available = match only_swaps {
             true => self.position.offsets.iter().map(Available::nothing_after).collect(),
-            false => self.ask_sources(time_ms).await?,
+            // A source that waits for its cluster has nothing under way that would have to be finished.
+            false => tokio::select! {
+                biased;
+                asked = self.ask_sources(time_ms) => asked?,
+                () = self.stop.cancelled() => return Ok(None),
+            },
         };
         let watermarks = self.planned_watermarks(&available, time_ms).await?;
         let without_data = is_swap || self.wants_batch_without_data(&watermarks, time_ms);

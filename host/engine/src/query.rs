@@ -128,6 +128,8 @@ pub struct Query {
     pub(crate) last_started: Option<Stopwatch>,
     pub(crate) summary: RunSummary,
     pub(crate) failed: bool,
+    /// Whoever runs it wants it to end: what only waits for a source ends at once.
+    pub(crate) stop: CancellationToken,
     /// That late rows are lost was said in this run.
     pub(crate) warned_of_late_rows: bool,
 }
@@ -161,6 +163,7 @@ impl Query {
     /// Runs until the trigger has nothing more to fire for, a micro-batch fails, or it is asked to end.
     pub async fn run(&mut self, control: &RunControl) -> Result<RunSummary> {
         let watch = Stopwatch::start();
+        self.stop = control.stop.clone();
         let end = tokio::select! {
             biased;
             () = control.abort.cancelled() => Ok(RunEnd::Aborted),
@@ -183,10 +186,14 @@ impl Query {
         match self.trigger {
             Trigger::Once => match self.run_once().await? {
                 Turn::RolledBack(_) => Ok(RunEnd::RolledBack),
+                Turn::Idle if stop.is_cancelled() => Ok(RunEnd::Stopped),
                 Turn::Ran(_) | Turn::Idle => self.finish().await,
             },
             Trigger::AvailableNow => {
-                self.prepare_for_available_now().await?;
+                tokio::select! {
+                    prepared = self.prepare_for_available_now() => prepared?,
+                    () = stop.cancelled() => {}
+                }
                 self.fire_until_idle(stop).await
             }
             Trigger::AsFastAsPossible => self.fire_as_fast_as_possible(stop).await,
@@ -212,6 +219,7 @@ impl Query {
         while !stop.is_cancelled() {
             match self.run_once().await? {
                 Turn::Ran(_) => {}
+                Turn::Idle if stop.is_cancelled() => {}
                 Turn::Idle => return self.finish().await,
                 Turn::RolledBack(_) => return Ok(RunEnd::RolledBack),
             }

@@ -4,6 +4,7 @@ use super::{run, sink, source, values, written};
 use anyhow::{Context, Result, ensure};
 use pelton_tests::{Finished, Kafka, Pelton, Record, committed_rows};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ORDERS: &str = "format: json, schema: 'user string, amount double'";
@@ -230,5 +231,40 @@ fn at_least_once_writes_without_transactions() -> Result<()> {
     let places: Vec<i64> = messages.iter().map(|message| message.offset).collect();
     ensure!(places == (0..10).collect::<Vec<_>>(), "{places:?}");
     ensure!(messages.iter().all(|message| message.key.as_deref() == Some(b"ann")), "{messages:?}");
+    Ok(())
+}
+
+/// Nothing is under way that would have to be finished, whether the source or the sink is waited for.
+#[test]
+fn a_query_that_waits_for_a_cluster_ends_at_the_first_signal() -> Result<()> {
+    let nobody = "bootstrap_servers: '127.0.0.1:1'";
+    for (name, source, sink) in [
+        ("source", format!("{{connector: kafka, {nobody}, subscribe: t}}"), "{connector: memory}".to_owned()),
+        (
+            "sink",
+            "{connector: rate}".to_owned(),
+            format!("{{connector: kafka, {nobody}, topic: t, format: json}}"),
+        ),
+    ] {
+        let folder = tempfile::tempdir()?;
+        let pipeline = format!("name: waits\nsources:\n  s: {source}\nsink: {sink}");
+        let mut waiting =
+            run(folder.path(), &pipeline)?.args(["--trigger", "as_fast_as_possible"]).start()?;
+        std::thread::sleep(Duration::from_secs(2));
+        ensure!(waiting.try_wait()?.is_none(), "{name}: it does not wait");
+        Command::new("kill").args(["-INT", &waiting.id().to_string()]).status()?;
+        let begun = Instant::now();
+        let status = loop {
+            match waiting.try_wait()? {
+                Some(status) => break status,
+                None if begun.elapsed() > Duration::from_secs(30) => {
+                    waiting.kill()?;
+                    anyhow::bail!("{name}: it waits on");
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        ensure!(status.success(), "{name}: {status}");
+    }
     Ok(())
 }

@@ -12,13 +12,17 @@ use crate::runner::{Observer, QueryRunner};
 use crate::watch::Watch;
 use line::ProgressLine;
 use pelton_core::{Error, Plugin, Result};
-use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunSummary};
+use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunEnd, RunSummary};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::SinkSpec;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long threads may take to their end when all queries have come to theirs.
+const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Plans all files before the first query starts; then they run side by side, and one that fails does not end the
 /// others. The first failed query of the command line decides the exit code.
@@ -33,7 +37,8 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         rerun_with_current_tables: arguments.rerun_with_current_tables,
         goes_on: false,
     };
-    super::runtime(arguments.threads)?.block_on(async {
+    let runtime = super::runtime(arguments.threads)?;
+    let ended = runtime.block_on(async {
         let control = RunControl::default();
         let queries = files.iter().map(|file| (file.name.value.clone(), checkpoint_url(file, options)));
         let registry = Arc::new(Registry::new(queries, &control));
@@ -53,23 +58,33 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
             let told = Told { running: running_, progress, line: line.clone() };
             let runner = QueryRunner::new(Arc::clone(&assembly), file.clone(), options, Box::new(told));
             let watches = watches(&assembly, &runner, &planned);
-            let query = runner.start(planned).await?;
+            let query = tokio::select! {
+                started = runner.start(planned) => started?,
+                // What it waits for may never come.
+                () = running.control.stop.cancelled() => {
+                    running.ended(Ok(&RunSummary { end: RunEnd::Stopped, ..RunSummary::default() }));
+                    continue;
+                }
+            };
             running.run_by(Arc::clone(&runner));
             for watch in watches {
                 tokio::spawn(watch.run(Arc::clone(&runner)));
             }
-            queries.push((runner, query, line));
+            queries.push((running, (runner, query, line), assembly::letters_are_lost(file, options)));
         }
         let summary = how(arguments.summary);
-        let runs = registry.queries().iter().zip(queries).zip(&files).map(|((running, query), file)| {
-            run_query(running, query, assembly::letters_are_lost(file, options), summary)
-        });
+        let runs = queries
+            .into_iter()
+            .map(|(running, query, letters_are_lost)| run_query(running, query, letters_are_lost, summary));
         let failed = futures::future::join_all(runs).await.into_iter().find_map(Result::err);
         if let Some(api) = api {
             api.close().await;
         }
         failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
-    })
+    });
+    // Whatever still waits for a reader or a cluster is waited for no longer.
+    runtime.shutdown_timeout(AFTERMATH);
+    ended
 }
 
 /// For those who ask where the query is remembered. That there is none, or none that can be, is told when it is planned.

@@ -81,6 +81,12 @@ fn traps_and_overrun_limits_make_dead_letters_and_the_rest_goes_on() -> Result<(
     );
     let reason = |at: usize| letters[at]["reason"].as_str().unwrap_or_default().to_owned();
     ensure!(
+        finished.stderr.matches("ERROR panicked").count() == 1 && reason(0).ends_with("13 is bad luck"),
+        "{}\n{}",
+        reason(0),
+        finished.stderr
+    );
+    ensure!(
         reason(0).starts_with("p.work: trapped: it reached an 'unreachable' instruction"),
         "{}",
         reason(0)
@@ -153,6 +159,12 @@ fn a_failure_fails_the_query_unless_the_file_says_otherwise() -> Result<()> {
         ensure!(
             finished.code == Some(1) && finished.stderr.contains(says),
             "no '{says}' in\n{}",
+            finished.stderr
+        );
+        ensure!(
+            finished.stderr.contains("; it panicked at ")
+                && finished.stderr.contains("hint: mend the plugin, give"),
+            "neither why nor the way out:\n{}",
             finished.stderr
         );
         let mended = test.run(&["--set", "plugins.p.on_plugin_failure=dead_letter"])?;

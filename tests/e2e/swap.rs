@@ -86,6 +86,33 @@ fn a_version_that_traps_is_swapped_back_at_once_and_in_a_later_micro_batch() -> 
     )
 }
 
+/// A row that the version before takes is no dead letter, whatever the policy says; after the probation it is one.
+#[test]
+fn a_version_on_probation_makes_no_poison_rows() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let backlog = vec!["[{key: ann, amount: 1}]"; 10].join(", ");
+    let quiet = vec!["{}"; 10].join(", ");
+    let steps = format!(
+        "{ANN_AND_BOB}  - swap: {{totals: '$2'}}
+  - add: {{payments: [{{key: trap, amount: 1}}]}}
+  - expect: [{{rows: [{{key: trap, total: 1, version: version-1}}], dead_letters: 0}}]
+  - swap: {{totals: '$2'}}
+  - add: {{payments: [{backlog}]}}
+  - expect: [{quiet}]
+  - add: {{payments: [{{key: trap, amount: 1}}, {{key: cid, amount: 1}}]}}
+  - expect: [{{rows: [{{key: cid, total: 1, version: version-2}}], dead_letters: 1}}]
+"
+    );
+    let limits = "limits: {time: 200ms}";
+    let text =
+        script(folder.path(), &steps)?.replace(limits, &format!("{limits}, on_plugin_failure: dead_letter"));
+    let path = folder.path().join("script.yaml");
+    std::fs::write(&path, text)?;
+    let finished = Pelton::new(["test"])?.arg(&path).output()?;
+    ensure!(finished.code == Some(0), "{}\n{}", finished.stdout, finished.stderr);
+    Ok(())
+}
+
 #[test]
 fn a_version_that_never_ends_is_swapped_back() -> Result<()> {
     goes_as_it_says(&format!(

@@ -45,12 +45,15 @@ pub struct CallScope<'a> {
     pub call: u64,
 }
 
+/// Numbers of pieces have this bit, those of whole calls have not.
+const PIECE: u64 = 1 << 63;
+
 /// The number of a piece of a call that has failed as a whole: `count` of its rows or groups, from `first` on. It follows
 /// from the piece alone, so the numbers of other calls do not depend on whether one was cut; functions that are called one
 /// after the other for the piece may count on from it.
 pub fn piece_of_call(call: u64, first: usize, count: usize) -> u64 {
     let bytes = [call, first as u64, count as u64].into_iter().flat_map(u64::to_le_bytes);
-    (fnv(bytes) << 16) | (1 << 63)
+    (fnv(bytes) << 16) | PIECE
 }
 
 /// FNV-1a.
@@ -65,6 +68,11 @@ impl CallScope<'_> {
     #[must_use]
     pub fn piece(&self, first: usize, count: usize) -> Self {
         Self { call: piece_of_call(self.call, first, count), ..*self }
+    }
+
+    /// Whether it is a piece of a call that has failed as a whole.
+    pub fn is_piece(&self) -> bool {
+        self.call & PIECE != 0
     }
 
     /// A seed for randomness that depends on nothing but the scope (FNV-1a over its parts).

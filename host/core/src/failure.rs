@@ -116,6 +116,15 @@ impl PoisonReport {
         (&self.operator, &self.plugin, &self.function) == (&other.operator, &other.plugin, &other.function)
     }
 
+    /// That a function failed at all, of a plugin whose failures are not to be looked into.
+    pub fn on_probation(&self) -> Error {
+        let Self { operator, plugin, function, first_reason, .. } = self;
+        Error::plugin(format!(
+            "operator '{operator}': plugin '{plugin}', function '{function}' fails on probation: {first_reason}"
+        ))
+        .of_plugin(plugin)
+    }
+
     /// An error if there is more than the budget allows.
     pub fn check(&self) -> Result<()> {
         let Self { operator, plugin, function, unit, found, calls, budget, first_reason } = self;

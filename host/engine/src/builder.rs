@@ -8,10 +8,10 @@ use crate::progress::{Phase, Progress, RunSummary};
 use crate::query::{Input, Listener, Logic, PhaseListener, Query, layouts};
 use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
-use crate::swap::{KeptPlugins, Swaps, carried_on};
+use crate::swap::{KeptPlugins, Swaps, carried_on, started_with};
 use crate::trigger;
 use crate::watermark::{Recorded, WatermarkTracker};
-use pelton_checkpoint::{Checkpoint, Resume};
+use pelton_checkpoint::{Checkpoint, LayoutId, Resume, SwappedPlugin};
 use pelton_core::{
     BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
     Table, Trigger, WatermarkPolicy,
@@ -48,6 +48,7 @@ pub struct QueryBuilder {
     listener: Option<Listener>,
     swaps: Swaps,
     file_plugins: BTreeMap<String, PluginDigest>,
+    on_probation: BTreeSet<String>,
     summary: RunSummary,
     phase_listener: Option<PhaseListener>,
 }
@@ -77,6 +78,7 @@ impl QueryBuilder {
             listener: None,
             swaps: Swaps::default(),
             file_plugins: BTreeMap::new(),
+            on_probation: BTreeSet::new(),
             summary: RunSummary::default(),
             phase_listener: None,
         }
@@ -240,6 +242,14 @@ impl QueryBuilder {
         self
     }
 
+    /// Plugins that run in another version than the last micro-batch, which would fit in its place: they are on probation as
+    /// if they were swapped in, if the checkpoint says what its state consists of.
+    #[must_use]
+    pub fn on_probation(mut self, plugins: BTreeSet<String>) -> Self {
+        self.on_probation = plugins;
+        self
+    }
+
     /// The run goes on from one that ended with [`crate::RunEnd::RolledBack`].
     #[must_use]
     pub fn continuing(mut self, summary: RunSummary) -> Self {
@@ -262,8 +272,6 @@ impl QueryBuilder {
         let (rerun_logic, carried) = self.check(&logic, sink.as_ref())?;
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
-        let entry = resume.newest_entry();
-        let swapped = entry.map(|entry| carried_on(entry, &logic, &self.file_plugins)).unwrap_or_default();
         let committed_layout = resume.last_commit().and_then(|commit| commit.layout.clone());
         for plugin in logic.plugins.values() {
             checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
@@ -284,6 +292,8 @@ impl QueryBuilder {
                 rerun_layout = Some(checkpoint.save_layouts(rerun).await?);
             }
         }
+        let then = (rerun_layout.as_ref(), committed_layout.as_ref());
+        let swapped = swapped(&resume, &logic, (&self.file_plugins, &self.on_probation), then);
         sink.open(sink_context(&checkpoint, &resume, &logic, self.output_mode)).await?;
         let query = Query {
             position: Position::new(resume, &self.inputs),
@@ -377,6 +387,24 @@ impl QueryBuilder {
         let marks = last.map(|commit| commit.watermarks.clone()).unwrap_or_default();
         WatermarkTracker::new(logic.dataflow.watermarks(), policy, &Recorded { marks, partitions, query_ms })
     }
+}
+
+/// The swaps that the next entry of the log tells of: those that go on, and those that the start itself makes. The latter
+/// begin after a micro-batch that runs again, whose own layout of the state is the first of the two.
+fn swapped(
+    resume: &Resume,
+    logic: &Logic,
+    (in_file, on_probation): (&BTreeMap<String, PluginDigest>, &BTreeSet<String>),
+    (rerun, committed): (Option<&LayoutId>, Option<&LayoutId>),
+) -> BTreeMap<String, SwappedPlugin> {
+    let Some(entry) = resume.newest_entry() else { return BTreeMap::new() };
+    let next = resume.last_committed().map_or(BatchId::FIRST, BatchId::next);
+    let since = if rerun.is_some() { next.next() } else { next };
+    let mut swapped = carried_on(entry, logic, in_file);
+    if let Some(layout) = rerun.or(committed) {
+        swapped.extend(started_with(entry, on_probation, logic, (since, layout)));
+    }
+    swapped
 }
 
 fn sink_context(

@@ -23,6 +23,7 @@ use crate::progress::{DurationMs, Phase, millis};
 use crate::query::{Logic, Query};
 use crate::replay;
 use crate::rows::{RowsOfBatch, open_inputs};
+use crate::swap;
 use crate::trigger::{self, ClockWatch};
 use crate::watermark::partitions::SourcePartitions;
 use crate::watermark::{EventTimes, WatermarkTracker};
@@ -335,6 +336,7 @@ impl Query {
             parallelism: self.parallelism,
             dead_letters: DeadLetterFile::new(Arc::clone(&self.dead_letters), batch_id)
                 .replacing(batch.is_rerun),
+            on_probation: swap::on_probation(&batch.entry, batch_id, &batch.logic),
             event_times: Arc::clone(&batch.event_times),
             meters: Arc::clone(&batch.meters),
         })

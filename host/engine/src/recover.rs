@@ -98,6 +98,11 @@ impl Recovered {
         self.resume.newest_entry().map(|entry| in_force(entry, in_file)).unwrap_or_default()
     }
 
+    /// What the state of the last committed micro-batch consists of; nothing if that was not recorded.
+    pub fn layouts(&self) -> &[StateLayout] {
+        self.layouts.as_deref().unwrap_or_default()
+    }
+
     /// The bytes of a plugin that the logs name, from the checkpoint.
     pub async fn load_plugin(&self, digest: &PluginDigest) -> Result<Bytes> {
         self.checkpoint.load_plugin(digest).await

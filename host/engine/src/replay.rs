@@ -15,6 +15,7 @@ use pelton_core::{
     BatchId, BatchInfo, Dataflow, Error, FileManager, MemoryFiles, QueryId, Result, Source, StateStore, Table,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The parts of a query that a micro-batch runs with.
@@ -126,6 +127,7 @@ impl Replay {
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             dead_letters: DeadLetterFile::new(Arc::clone(letters) as Arc<dyn FileManager>, batch_id),
             event_times: Arc::new(EventTimes::new(self.dataflow.watermarks())),
+            on_probation: BTreeSet::new(),
             meters: Arc::new(crate::meters::Meters::new(self.inputs.len())),
             inputs,
         })

@@ -20,7 +20,7 @@ use pelton_core::{
     BatchId, BatchInfo, Block, Dataflow, Error, OffsetRange, OperatorReport, Part, PoisonReport, Result,
     StateStore,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,6 +46,8 @@ pub(crate) struct RowsOfBatch {
     pub(crate) parallelism: usize,
     /// Durable before the stream ends, so before a sink can make the rows visible.
     pub(crate) dead_letters: DeadLetterFile,
+    /// The plugins whose failures are the failures of a version on probation, whatever their policies say.
+    pub(crate) on_probation: BTreeSet<String>,
     /// Complete when the stream has ended.
     pub(crate) event_times: Arc<EventTimes>,
     pub(crate) meters: Arc<Meters>,
@@ -113,7 +115,8 @@ impl RowsOfBatch {
     }
 
     fn into_parts(self) -> (BoxStream<'static, Result<Part>>, End) {
-        let Self { info, inputs, dataflow, parallelism, dead_letters, event_times, meters } = self;
+        let Self { info, inputs, dataflow, parallelism, dead_letters, on_probation, event_times, meters } =
+            self;
         let work =
             Work { info, dataflow, event_times: Arc::clone(&event_times), meters: Arc::clone(&meters) };
         let blocks = stream::iter(inputs).flat_map(|InputRows { index, name, blocks }| {
@@ -130,7 +133,7 @@ impl RowsOfBatch {
                 }
             })
             .buffered(parallelism + 1);
-        (parts.boxed(), End { dead_letters, poison: Vec::new(), event_times, meters })
+        (parts.boxed(), End { dead_letters, poison: Vec::new(), on_probation, event_times, meters })
     }
 }
 
@@ -187,6 +190,7 @@ struct End {
     dead_letters: DeadLetterFile,
     /// What functions were found to fail on so far.
     poison: Vec<PoisonReport>,
+    on_probation: BTreeSet<String>,
     event_times: Arc<EventTimes>,
     meters: Arc<Meters>,
 }
@@ -196,6 +200,9 @@ impl End {
     fn found_poison(&mut self, reports: Vec<PoisonReport>) -> Result<()> {
         if reports.is_empty() {
             return Ok(());
+        }
+        if let Some(report) = reports.iter().find(|report| self.on_probation.contains(&report.plugin)) {
+            return Err(report.on_probation());
         }
         add_reports(&mut self.poison, reports);
         self.poison.iter().try_for_each(PoisonReport::check)
@@ -292,6 +299,7 @@ mod tests {
             dataflow: pass_through(int_schema()),
             parallelism,
             dead_letters: DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0)),
+            on_probation: BTreeSet::new(),
             event_times: Arc::default(),
             meters: Arc::new(Meters::new(1)),
         };

@@ -22,7 +22,7 @@ mod undo;
 
 pub(crate) use kept::KeptPlugins;
 pub use record::in_force;
-pub(crate) use record::{carried_on, committed};
+pub(crate) use record::{carried_on, committed, on_probation, started_with};
 
 use crate::query::{Logic, Query};
 use pelton_core::{BatchId, Error, PluginDigest, Result, Sink, SinkContext};
@@ -175,7 +175,10 @@ pub(crate) struct Swapping {
 
 fn ended() -> Error {
     Error::unavailable("the query has ended, so nothing can be swapped in it any more")
-        .hint("give the pipeline file the new version of the plugin and start it again")
+        .hint(
+            "give the pipeline file the new version of the plugin and start it again; if it has failed with the version \
+             before, with --rerun-with-current-plugins",
+        )
 }
 
 impl Swaps {
@@ -203,6 +206,14 @@ impl Swaps {
         let mut told = self.told();
         told.has_ended = true;
         told.offers.clear();
+    }
+
+    /// Refused once the query has come to its end.
+    pub fn check_alive(&self) -> Result<()> {
+        match self.told().has_ended {
+            true => Err(ended()),
+            false => Ok(()),
+        }
     }
 
     /// The plugins that run and what became of swaps so far, by their name in the pipeline file.

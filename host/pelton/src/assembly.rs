@@ -4,6 +4,7 @@
 //! the plan is made over a source whose log is in memory, then the checkpoint is taken and the parts are made for it.
 
 mod candidate;
+mod changed;
 mod feed;
 mod given;
 mod kafka;
@@ -233,22 +234,28 @@ impl Assembly {
 
         let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
         let logic_now = logic(&plan, &plugins, &sources)?;
-        let state = state(file, &recovered, &logic_now, reset).await?;
+        let (output_mode, watermark_policy) = (plan.output_mode, plan.watermark_policy);
         let checkpoint = Arc::clone(recovered.checkpoint().files());
+        let given = sources.iter().map(|(name, source)| (name.clone(), source.schema())).collect();
+        let (plan, of_logic) = (plan.into(), logic_now.clone());
+        let parts = Parts { plugins, tables, sources: full, given, checkpoint, plan, logic: of_logic };
+        let on_probation = self.on_probation(file, &recovered, &parts, (options, reset)).await?;
+        let state = state(file, &recovered, &logic_now, reset).await?;
         let mut query = Query::builder(recovered)
-            .logic(logic_now.clone())
+            .logic(logic_now)
             .file_plugins(in_file)
+            .on_probation(on_probation)
             .sink(sink)
-            .output_mode(plan.output_mode)
+            .output_mode(output_mode)
             .trigger(trigger)
-            .watermark_policy(plan.watermark_policy.into())
+            .watermark_policy(watermark_policy.into())
             .no_data_batches(file.no_data_batches)
             .accept_changed_state(file.accept_changed_state.iter().map(|name| name.value.clone()))
             .reset_state(reset.clone())
             .bounded(options.batch)
             .rerun_with_current_plugins(options.rerun_with_current_plugins)
             .rerun_with_current_tables(options.rerun_with_current_tables);
-        for (name, table) in &tables {
+        for (name, table) in &parts.tables {
             query = query.table(name, Arc::clone(table));
         }
         if let Some(state) = state {
@@ -266,9 +273,6 @@ impl Assembly {
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
         }
-        let given = sources.iter().map(|(name, source)| (name.clone(), source.schema())).collect();
-        let parts =
-            Parts { plugins, tables, sources: full, given, checkpoint, plan: plan.into(), logic: logic_now };
         Ok(Assembled { query, parts })
     }
 

@@ -246,6 +246,7 @@ impl QueryRunner {
     }
 
     async fn prepare(&self, plugin: &str, bytes: Bytes, kind: SwapKind) -> Result<Prepared> {
+        self.swaps.check_alive()?;
         let running = self.parts()?;
         let (assembly, file) = (Arc::clone(&self.assembly), self.file.clone());
         let (now, name) = (running.clone(), plugin.to_owned());

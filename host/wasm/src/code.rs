@@ -213,6 +213,11 @@ impl Running {
         code.guarded(&mut self.store, clock, |store| function.call(store, parameters))
     }
 
+    /// Says whether the next call repeats a part of one that has failed.
+    pub(crate) fn repeats(&mut self, is_repeated: bool) {
+        self.store.data_mut().log.repeats(is_repeated);
+    }
+
     /// Says what the guest may send over HTTP from now on.
     pub(crate) fn grant_http(&mut self, granted: Option<Granted>) {
         self.store.data_mut().http = granted;

@@ -12,6 +12,12 @@ use tracing::Level;
 /// One log line is cut after so many bytes.
 pub(crate) const LINE_BYTES: usize = 8 << 10;
 
+/// How the message of a panic begins that a guest in Rust logs.
+const PANICKED: &str = "panicked at ";
+
+/// Of that so much is told as the reason of a failure.
+const PANIC_BYTES: usize = 500;
+
 /// Is told every line that a plugin logs and that its limits let through. For tests of plugins.
 #[derive(Clone)]
 pub struct LogListener(Arc<Listen>);
@@ -110,6 +116,10 @@ pub(crate) struct CallLog {
     dropped_bytes: u64,
     /// Unfinished lines of standard output and standard error.
     partial: [Vec<u8>; 2],
+    /// The call repeats a part of one that has failed: its lines are said already.
+    is_repeated: bool,
+    /// The message of a panic that the guest has logged in this call.
+    panic: Option<String>,
 }
 
 impl CallLog {
@@ -121,12 +131,25 @@ impl CallLog {
             dropped_lines: 0,
             dropped_bytes: 0,
             partial: [Vec::new(), Vec::new()],
+            is_repeated: false,
+            panic: None,
         }
     }
 
     /// A call begins.
     pub(crate) fn start(&mut self) {
         (self.bytes, self.dropped_lines, self.dropped_bytes) = (0, 0, 0);
+        self.panic = None;
+    }
+
+    /// Whether the next call repeats a part of one that has failed. What it logs goes to the log at most at level debug.
+    pub(crate) fn repeats(&mut self, is_repeated: bool) {
+        self.is_repeated = is_repeated;
+    }
+
+    /// What a panic in this call said, shortened.
+    pub(crate) fn panic(&self) -> Option<&str> {
+        self.panic.as_deref()
     }
 
     /// A call is over: unfinished lines are written.
@@ -155,6 +178,9 @@ impl CallLog {
 
     /// Writes a line, or counts it as dropped. `bytes` is its full length, of which `text` is the beginning.
     pub(crate) fn line(&mut self, level: LogLevel, text: &str, bytes: u64) {
+        if matches!(level, LogLevel::Error | LogLevel::Warn) && text.starts_with(PANICKED) {
+            self.panic = Some(clean_text(text, PANIC_BYTES));
+        }
         let full = self.is_full();
         // A long line is cut, and uses up what it would have taken whole.
         self.bytes = self.bytes.saturating_add(bytes.max(1));
@@ -173,7 +199,8 @@ impl CallLog {
             LogLevel::Warn => Level::WARN,
             LogLevel::Error => Level::ERROR,
         };
-        match level {
+        // (Levels are ordered by how much they let through.)
+        match if self.is_repeated { level.max(Level::DEBUG) } else { level } {
             Level::TRACE => tracing::trace!(%plugin, "{text}"),
             Level::DEBUG => tracing::debug!(%plugin, "{text}"),
             Level::INFO => tracing::info!(%plugin, "{text}"),
@@ -251,6 +278,21 @@ mod tests {
         let line = format!("{text}\n");
         let heard = heard_of_calls(&limits, 4, |log| log.write(Stream::Error, line.as_bytes()));
         assert_eq!(heard, [10, 10, 5, 0]);
+    }
+
+    #[test]
+    fn the_message_of_a_panic_is_kept_for_its_call() {
+        let limits = Limits { log_bytes_per_call: 10, ..Limits::default() };
+        let mut log = CallLog::new(Arc::new(PluginLog::new("p", None, &limits)), &limits);
+        log.start();
+        log.line(LogLevel::Error, "no panic", 8);
+        assert_eq!(log.panic(), None);
+        let text = format!("panicked at src/lib.rs:1:2:\n{}", "x".repeat(PANIC_BYTES));
+        log.line(LogLevel::Error, &text, text.len() as u64);
+        let panic = log.panic().expect("is kept");
+        assert!(panic.starts_with("panicked at src/lib.rs:1:2: xxx") && panic.ends_with("x…"), "{panic}");
+        log.start();
+        assert_eq!(log.panic(), None, "another call");
     }
 
     #[test]

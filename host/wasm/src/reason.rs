@@ -25,6 +25,9 @@ pub(crate) fn reason(error: &Error, guest: &Guest, limits: &Limits, stack_bytes:
     if let Some(function) = trapping_function(error) {
         reason.push_str(&format!(", in its function '{function}'"));
     }
+    if let Some(panic) = guest.log.panic() {
+        reason.push_str(&format!("; it {panic}"));
+    }
     if let Some(denied) = &guest.limiter.denied {
         reason.push_str(&format!("; {denied}"));
     }

@@ -48,6 +48,11 @@ fn a_swap_is_tried_done_and_taken_back() -> Result<()> {
     add(folder, 0, "ann")?;
     rows(folder, 1)?;
     let (two, three) = (plugin("totals-2.wasm")?, plugin("totals-3.wasm")?);
+    let junk = folder.join("junk.wasm");
+    std::fs::write(&junk, "nothing of the kind")?;
+    let refused = swap(folder, &junk, &["--dry-run"])?;
+    says(&refused, 2, &["junk.wasm: plugin 'totals': not a WebAssembly file"])?;
+    ensure!(!refused.stderr.contains("totals.yaml"), "the running file is sound: {}", refused.stderr);
     let tried = swap(folder, &two, &["--dry-run"])?;
     let migrates = "{\"key\":\"ann\",\"total\":1} → {\"key\":\"ann\",\"total\":1,\"rows\":0}";
     says(&tried, 0, &["plugin 'totals' can be swapped from version", "from version 1 to 2", migrates])?;
@@ -76,6 +81,13 @@ fn a_swap_is_tried_done_and_taken_back() -> Result<()> {
         "the rollback was undone: {:?}",
         rows(folder, 5)?
     );
+    let words = command(folder, &["status", "totals"])?.output()?;
+    let last = "the last swap: rolled back with micro-batch";
+    says(
+        &words,
+        0,
+        &["versions before, oldest first: ", last, "(this run: 3 took over, 2 refused, 1 rolled back)"],
+    )?;
     let status = command(folder, &["status", "totals", "--format", "json"])?.succeed()?.stdout;
     let status: Value = serde_json::from_str(status.trim())?;
     let swaps = &status["plugins"]["totals"];
@@ -108,7 +120,9 @@ fn a_restart_goes_on_with_what_was_swapped_until_the_file_is_another() -> Result
         Ok(done.stderr)
     };
     let says = "plugin 'totals' goes on in the version that was swapped in while the query ran";
-    ensure!(goes_on(1, "version-2")?.contains(says));
+    let told = goes_on(1, "version-2")?;
+    ensure!(told.contains(says) && told.contains("it is on probation until micro-batch 11"), "{told}");
+    ensure!(!told.contains("to make it permanent"), "{told}");
     // As the line on stderr says.
     put(&in_file, &std::fs::read(plugin("totals-2.wasm")?)?)?;
     ensure!(!goes_on(2, "version-2")?.contains(says), "the file names it by now");

@@ -145,11 +145,45 @@ fn a_watched_version_that_fails_is_not_taken_again_after_kill_9() -> Result<()> 
     add(folder, 2, "ann")?;
     let again = Pelton::new(["run", "--trigger", "available_now"])?.arg(&file).succeed()?;
     ensure!(rows(folder, 3)?[2] == row("ann", 2, "version-1"), "{:?}", rows(folder, 3)?);
-    let says = "plugin 'totals' goes on in the version that was swapped in while the query ran";
+    let says =
+        "plugin 'totals' goes on in the version before that of the pipeline file, which was swapped back";
     ensure!(
         again.stderr.contains(says) && again.stderr.contains("to make it permanent: cp '"),
         "{}",
         again.stderr
     );
+    Ok(())
+}
+
+/// A file that is written while the query is down is looked at as if it were swapped in.
+#[test]
+fn a_version_that_a_start_finds_is_tried_on_the_state_and_on_probation() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
+    put(&folder.join("totals.wasm"), &std::fs::read(plugin("totals-1.wasm")?)?)?;
+    let file = pipeline(folder, false)?;
+    let run = || Pelton::new(["run", "--trigger", "available_now"])?.arg(&file).output();
+    add(folder, 0, "ann")?;
+    ensure!(run()?.code == Some(0));
+    put(&folder.join("totals.wasm"), &std::fs::read(plugin("totals-2.wasm")?)?)?;
+    add(folder, 1, "trap")?;
+    let undone = run()?;
+    ensure!(undone.code == Some(0), "{}", undone.stderr);
+    ensure!(undone.stderr.contains("the swap of plugin 'totals' from"), "{}", undone.stderr);
+    ensure!(undone.stderr.contains("it panicked at"), "{}", undone.stderr);
+    ensure!(rows(folder, 2)?[1] == row("trap", 1, "version-1"));
+    put(&folder.join("in/002.jsonl"), b"{\"key\": \"odd\", \"amount\": 13}\n")?;
+    let goes_on = run()?;
+    ensure!(goes_on.code == Some(0), "{}", goes_on.stderr);
+    ensure!(rows(folder, 3)?[2] == row("odd", 13, "version-1"), "the file is as it was");
+    put(&folder.join("totals.wasm"), &marked(&plugin("totals-2.wasm")?, "version-X")?)?;
+    add(folder, 3, "ann")?;
+    let refused = run()?;
+    let words =
+        "the state in the checkpoint cannot be migrated: tried on some of it, operator 'totals.total'";
+    ensure!(refused.code != Some(0) && refused.stderr.contains(words), "{}", refused.stderr);
+    put(&folder.join("totals.wasm"), &std::fs::read(plugin("totals-1.wasm")?)?)?;
+    ensure!(run()?.code == Some(0));
+    ensure!(rows(folder, 4)?[3] == row("ann", 2, "version-1"), "nothing has changed");
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{PROBATION_BATCHES, SwapKind, VERSIONS_BEFORE_MAX};
 use crate::query::Logic;
 use pelton_checkpoint::{LayoutId, OffsetEntry, Probation, RolledBack, SwappedPlugin};
 use pelton_core::{BatchId, Error, PluginDigest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A version that takes over.
 pub(super) struct Change {
@@ -47,6 +47,16 @@ pub(crate) fn committed(swaps: &mut BTreeMap<String, SwappedPlugin>, logic: &Log
             logic.plugins.get(name).is_some_and(|plugin| plugin.digest == swapped.instead_of);
         !(runs_as_written && swapped.before.is_empty() && swapped.probation.is_none())
     });
+}
+
+/// The plugins of a micro-batch whose failures would undo their swaps.
+pub(crate) fn on_probation(entry: &OffsetEntry, batch_id: BatchId, logic: &Logic) -> BTreeSet<String> {
+    let is_on_probation = |(name, swapped): (&String, &SwappedPlugin)| {
+        let runs = logic.plugins.get(name).map(|code| &code.digest);
+        let holds = swapped.probation.as_ref().is_some_and(|probation| probation.holds(batch_id));
+        (holds && runs.is_some() && runs == entry.plugins.get(name)).then(|| name.clone())
+    };
+    entry.swaps.iter().filter_map(is_on_probation).collect()
 }
 
 /// An entry whose micro-batch has failed on probation as it is to run again.
@@ -119,4 +129,25 @@ pub(crate) fn carried_on(
         (entry.plugins.get(name) == Some(runs)).then(|| (name.clone(), swapped))
     };
     entry.swaps.iter().filter_map(goes_on).collect()
+}
+
+/// What is noted of plugins that a start has in another version than the last micro-batch: they were swapped with the start.
+pub(crate) fn started_with(
+    entry: &OffsetEntry,
+    plugins: &BTreeSet<String>,
+    logic: &Logic,
+    (since, layout): (BatchId, &LayoutId),
+) -> BTreeMap<String, SwappedPlugin> {
+    let started = |name: &String| {
+        let (from, to) = (entry.plugins.get(name)?, &logic.plugins.get(name)?.digest);
+        let change = Change {
+            kind: SwapKind::Swap,
+            from: from.clone(),
+            in_file: to.clone(),
+            since,
+            layout: Some(layout.clone()),
+        };
+        (from != to).then(|| (name.clone(), swapped(None, change)))
+    };
+    plugins.iter().filter_map(started).collect()
 }

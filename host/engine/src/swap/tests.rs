@@ -155,7 +155,13 @@ async fn a_swap_does_not_wait_for_the_next_trigger() {
     let (summary, ()) = tokio::join!(query.run(&control), script);
     let summary = summary.unwrap();
     assert_eq!((summary.end, summary.rows_in), (RunEnd::Stopped, 1), "what came since waits for its trigger");
+    swaps.check_alive().expect("it may go on");
     swaps.end();
+    let refused = swaps.check_alive().expect_err("it has ended");
+    assert!(
+        refused.hint_text().is_some_and(|hint| hint.contains("--rerun-with-current-plugins")),
+        "{refused}"
+    );
     let late = swaps.swap(Candidate {
         plugin: "p".into(),
         logic: Version::new(1).logic(),

@@ -9,7 +9,7 @@ use crate::compatible;
 use crate::micro_batch::{BatchContext, Turn};
 use crate::query::Query;
 use pelton_checkpoint::{Probation, RolledBack};
-use pelton_core::{Error, Result};
+use pelton_core::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 
 impl Query {
@@ -17,7 +17,7 @@ impl Query {
     pub(crate) async fn undo_swap(&mut self, batch: &BatchContext, failed: Error) -> Result<Turn> {
         let batch_id = batch.info.batch_id;
         let Some(undone) = record::undone(&batch.entry, batch_id, &batch.logic, &failed) else {
-            return Err(failed);
+            return Err(with_way_out(failed));
         };
         let Undone { entry, probation, rolled_back } = undone;
         if let Err(why) = self.may_undo(batch, &probation).await {
@@ -69,6 +69,18 @@ impl Query {
                 ))),
             });
         }
+    }
+}
+
+/// A plugin's failure that no swap is to blame for.
+fn with_way_out(failed: Error) -> Error {
+    let wants_one = failed.kind() == ErrorKind::Plugin && failed.hint_text().is_none();
+    match wants_one && failed.plugin_name().is_some() {
+        true => failed.hint(
+            "mend the plugin, give the pipeline file the mended version, and start with --rerun-with-current-plugins; or let \
+             such rows go to the dead letters: on_plugin_failure: dead_letter",
+        ),
+        false => failed,
     }
 }
 

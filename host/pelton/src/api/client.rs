@@ -8,6 +8,7 @@ use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
 use std::time::Duration;
 use url::Url;
 
@@ -68,6 +69,19 @@ impl Runs {
     }
 }
 
+/// Whether the run that says that it listens there is the one at this address. A run that listens on all addresses is at
+/// each of this machine's own; only those for the machine itself count, so that no other machine is sent the token.
+fn is_at(listening: &str, address: &str) -> bool {
+    let socket = |url: &str| url.strip_prefix("http://")?.parse::<SocketAddr>().ok();
+    match (socket(listening), socket(address)) {
+        (Some(listening), Some(asked)) if listening.ip().is_unspecified() => {
+            let is_own = asked.ip().is_loopback() || asked.ip().is_unspecified();
+            is_own && listening.port() == asked.port() && (listening.is_ipv6() || asked.is_ipv4())
+        }
+        _ => listening == address,
+    }
+}
+
 impl Client {
     /// Of a run that was found.
     pub(crate) fn of(run: &Announcement) -> Result<Self> {
@@ -83,7 +97,7 @@ impl Client {
             // That none can be found out is told by the run, should it want one.
             None => {
                 let runs = discovery::runs().unwrap_or_default();
-                runs.into_iter().find(|run| run.url == url).map(|run| run.token)
+                runs.into_iter().find(|run| is_at(&run.url, url)).map(|run| run.token)
             }
         };
         Self::new(url, token)
@@ -171,5 +185,27 @@ impl Client {
     fn strange(&self, status: StatusCode, why: &str) -> Error {
         Error::unavailable(format!("the answer of {} ({status}) is not understood: {why}", self.url))
             .hint("is this the API of a `pelton run`, of this version?")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_on_all_addresses_is_found_at_the_machine_s_own() {
+        let all = "http://0.0.0.0:4040";
+        assert!(is_at(all, "http://127.0.0.1:4040") && is_at(all, all));
+        assert!(
+            is_at("http://[::]:4040", "http://127.0.0.1:4040")
+                && is_at("http://[::]:4040", "http://[::1]:4040")
+        );
+        for other in
+            ["http://127.0.0.1:4041", "http://[::1]:4040", "http://10.0.0.1:4040", "http://example.com:4040"]
+        {
+            assert!(!is_at(all, other), "{other}");
+        }
+        assert!(is_at("http://127.0.0.1:4040", "http://127.0.0.1:4040"));
+        assert!(!is_at("http://127.0.0.1:4040", "http://127.0.0.2:4040"));
     }
 }

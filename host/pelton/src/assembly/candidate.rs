@@ -7,6 +7,7 @@
 use super::{Assembly, Planned, Plugins, logic_of, physical_plan, sink};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
+use pelton_checkpoint::SwappedPlugin;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, FileManager, PluginDigest, Result, Table};
 use pelton_engine::{Candidate, Logic, Recovered, SwapKind};
@@ -92,7 +93,10 @@ impl Assembly {
         }
         let mut code = Vec::new();
         for (name, digest) in &swapped_in {
-            tell_swapped_in(file, name, digest, recovered.checkpoint().files().as_ref());
+            if let Some(swapped) = swaps.and_then(|swaps| swaps.get(name)) {
+                let kept = recovered.checkpoint().files().as_ref();
+                tracing::warn!("{}", goes_on_words(file, name, (digest, swapped), kept));
+            }
             code.push((name.clone(), recovered.load_plugin(digest).await?));
         }
         let plugins = written.with_code(&self.host, file, code)?;
@@ -115,12 +119,27 @@ fn check_reads(plan: &PhysicalPlan, given: &[(String, SchemaRef)], plugin: &str)
     Ok(())
 }
 
-fn tell_swapped_in(file: &PipelineFile, name: &str, digest: &PluginDigest, checkpoint: &dyn FileManager) {
+/// Why another version goes on than the one that the file names, and how to make that permanent once it has stood its
+/// probation.
+fn goes_on_words(
+    file: &PipelineFile,
+    name: &str,
+    (digest, swapped): (&PluginDigest, &SwappedPlugin),
+    checkpoint: &dyn FileManager,
+) -> String {
     let path = file.plugins.get(name).map(|spec| spec.options().path.value).unwrap_or_default();
     let kept = format!("{}/plugins/{digest}.wasm", checkpoint.url().trim_end_matches('/'));
     let kept = kept.strip_prefix("file://").unwrap_or(&kept);
-    tracing::warn!(
-        "plugin '{name}' goes on in the version that was swapped in while the query ran, not in that of the pipeline \
-         file; to make it permanent: cp '{kept}' '{path}'"
-    );
+    // A version that was swapped in has that of the file among those before it.
+    let why = match swapped.before.contains(&swapped.instead_of) || swapped.probation.is_some() {
+        true => {
+            "goes on in the version that was swapped in while the query ran, not in that of the pipeline file"
+        }
+        false => "goes on in the version before that of the pipeline file, which was swapped back",
+    };
+    let then = match &swapped.probation {
+        Some(probation) => format!("it is on probation until micro-batch {}", probation.until),
+        None => format!("to make it permanent: cp '{kept}' '{path}'"),
+    };
+    format!("plugin '{name}' {why}; {then}")
 }

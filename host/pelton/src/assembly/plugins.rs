@@ -71,12 +71,14 @@ impl Plugins {
                         false => placed(file, options.path.span, error),
                     },
                 )?);
-            plugins.insert(name.clone(), loaded(host, file, name, bytes)?);
+            let loaded = loaded(host, name, bytes, settings(file, name)?);
+            let loaded = loaded.map_err(|error| placed(file, options.path.span, error))?;
+            plugins.insert(name.clone(), loaded);
         }
         Ok(Self(plugins))
     }
 
-    /// The same plugins with other bytes for some of them.
+    /// The same plugins with other bytes for some of them, which do not come from the paths in the file.
     pub(crate) fn with_code(
         &self,
         host: &PluginHost,
@@ -85,7 +87,8 @@ impl Plugins {
     ) -> Result<Self> {
         let mut plugins = self.clone();
         for (name, bytes) in code {
-            plugins.0.insert(name.clone(), loaded(host, file, &name, bytes)?);
+            let loaded = loaded(host, &name, bytes, settings(file, &name)?)?;
+            plugins.0.insert(name, loaded);
         }
         Ok(plugins)
     }
@@ -128,11 +131,17 @@ impl Plugins {
     }
 }
 
-fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> Result<Loaded> {
+fn loaded(host: &PluginHost, name: &str, bytes: Bytes, settings: PluginSettings) -> Result<Loaded> {
+    let plugin = host.load(name, &bytes, settings)?;
+    Ok(Loaded { plugin, bytes })
+}
+
+/// What the file says of a plugin.
+fn settings(file: &PipelineFile, name: &str) -> Result<PluginSettings> {
     let options = file.plugins.get(name).map(pelton_plan::file::PluginSpec::options);
     let options =
         options.ok_or_else(|| Error::internal(format!("the plugin '{name}' is not in the file")))?;
-    let settings = PluginSettings {
+    Ok(PluginSettings {
         config: options.config.clone().into(),
         limits: limits(file, &options.limits)?,
         time_zone: file.time_zone().to_owned(),
@@ -141,9 +150,7 @@ fn loaded(host: &PluginHost, file: &PipelineFile, name: &str, bytes: Bytes) -> R
             private: origins(file, &options.allow.http_private)?,
         },
         ..PluginSettings::default()
-    };
-    let plugin = host.load(name, &bytes, settings).map_err(|error| placed(file, options.path.span, error))?;
-    Ok(Loaded { plugin, bytes })
+    })
 }
 
 /// Whom a plugin may speak to.

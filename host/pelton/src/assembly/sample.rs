@@ -5,6 +5,7 @@
 use super::{Parts, state_options};
 use pelton_checkpoint::{CommitLog, layout};
 use pelton_core::{Error, Result, StateLayout, VariableLayout};
+use pelton_engine::Recovered;
 use pelton_operators::{show_state, state_layouts};
 use pelton_plan::json::{Nulls, row_json};
 use pelton_plan::{PhysicalPlan, PipelineFile};
@@ -56,13 +57,37 @@ pub(crate) async fn migrated(file: &PipelineFile, running: &Parts, new: &Parts) 
     sampled.await.map_err(|e| Error::internal(format!("reading state did not end: {e}")))?
 }
 
+/// Refused if the plan cannot read some of the state that the last commit names, where it reads it otherwise than what wrote it.
+pub(super) async fn check_migrates(
+    file: &PipelineFile,
+    recovered: &Recovered,
+    plan: &Arc<PhysicalPlan>,
+) -> Result<()> {
+    let names = changed(recovered.layouts(), &state_layouts(plan)?);
+    let Some(commit) = recovered.state_commit()?.filter(|_| !names.is_empty()) else { return Ok(()) };
+    let files = recovered.checkpoint().state_files();
+    let mut store = CheckpointedStateStore::open_with(files, Some(commit), state_options(file)).await?;
+    let plan = Arc::clone(plan);
+    let sampled = tokio::task::spawn_blocking(move || {
+        names.iter().try_for_each(|operator| rows(&plan, operator, &mut store).map(|_| ()))
+    });
+    let sampled = sampled.await.map_err(|e| Error::internal(format!("reading state did not end: {e}")))?;
+    sampled.map_err(|e| {
+        let what =
+            format!("the state in the checkpoint cannot be migrated: tried on some of it, {}", e.message());
+        Error::new(e.kind(), what).hint(
+            "mend `migrate`, or give the pipeline file the version that ran before: nothing has changed",
+        )
+    })
+}
+
 /// The operators with variables of another version.
 fn changed(running: &[StateLayout], new: &[StateLayout]) -> Vec<String> {
     let version = |layout: &StateLayout, of: &VariableLayout| {
         layout.variables.iter().find(|variable| variable.name == of.name).map(|variable| variable.version)
     };
     let is_changed = |now: &&StateLayout| {
-        let then = running.iter().find(|then| then.name == now.name);
+        let then = running.iter().find(|then| then.name == now.name && !then.set_aside);
         then.is_some_and(|then| {
             now.variables
                 .iter()

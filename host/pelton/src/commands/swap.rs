@@ -16,17 +16,27 @@ pub(crate) fn run(arguments: &SwapArgs) -> Result<()> {
     let route = ["queries", query, "plugins", plugin.as_str()];
     let runtime = super::runtime(Some(1))?;
     if !arguments.dry_run {
-        let swapped: Swapped = runtime.block_on(client.send(&route, &[], bytes))?;
+        let swapped = runtime.block_on(client.send(&route, &[], bytes));
+        let swapped: Swapped = swapped.map_err(|error| of_file(path, error))?;
         report::say(words(query, &swapped));
         return Ok(());
     }
-    let found: DryRun = runtime.block_on(client.send(&route, &[("dry_run", "true")], bytes))?;
+    let found = runtime.block_on(client.send(&route, &[("dry_run", "true")], bytes));
+    let found: DryRun = found.map_err(|error| of_file(path, error))?;
     match arguments.format {
         PrintFormat::Words => dry_run_words(&found).iter().try_for_each(|line| super::print_line(line)),
         PrintFormat::Json => {
             let line = serde_json::to_string(&found);
             super::print_line(&line.map_err(|why| Error::internal(format!("an answer is no JSON: {why}")))?)
         }
+    }
+}
+
+/// What is said of the version names the file that it comes from.
+fn of_file(path: &str, error: Error) -> Error {
+    match error.message().starts_with("plugin '") {
+        true => error.context(path),
+        false => error,
     }
 }
 

@@ -102,6 +102,7 @@ impl OpenedStateful {
     ) -> Result<GroupOutput, Fault> {
         let (code, clock) = (&self.pool.plugin.code, self.pool.clock(scope));
         let groups = self.input.encode(input, &mut instance.buffers)?;
+        instance.running.repeats(scope.is_piece());
         let answer = instance.running.call(code, &clock, &instance.process, (clock, groups))?.0;
         let answer = answer.map_err(|error| Fault::said(&error))?;
         self.answers

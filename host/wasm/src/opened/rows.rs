@@ -124,6 +124,7 @@ impl Opened {
     ) -> Result<(RecordBatch, Vec<Rejected>), Fault> {
         let (code, clock) = (&self.pool.plugin.code, self.pool.clock(scope));
         let input = encoded(&self.input, batch, &mut instance.input)?;
+        instance.running.repeats(scope.is_piece());
         let answer = match &instance.entry {
             Entry::Evaluate(evaluate) => instance
                 .running

@@ -1,6 +1,6 @@
 //! The status of queries for a person: a line a query, and below it what is wrong; of a single query more.
 
-use crate::api::QueryStatus;
+use crate::api::{PluginStatus, QueryStatus};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::fmt::Write;
 use std::time::Duration;
@@ -90,6 +90,7 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
             );
         }
         out.push('\n');
+        swaps(out, plugin, in_full);
     }
     if !in_full {
         return;
@@ -110,6 +111,30 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
     let _ = writeln!(out, "  the last micro-batch went through {speed} rows a second");
     let last = query.last_commit_at.as_deref().unwrap_or("never in this run");
     let _ = writeln!(out, "  {} since {}, last commit: {last}", query.state, query.since);
+}
+
+/// What became of swaps of a plugin, if there were any.
+fn swaps(out: &mut String, plugin: &PluginStatus, in_full: bool) {
+    if plugin.on_probation {
+        let _ = writeln!(out, "    on probation: a failure undoes its swap");
+    }
+    if in_full && !plugin.before.is_empty() {
+        let before: Vec<&str> = plugin.before.iter().map(|digest| short(digest)).collect();
+        let _ = writeln!(out, "    versions before, oldest first: {}", before.join(", "));
+    }
+    let Some(last) = &plugin.last_swap else { return };
+    let _ = write!(out, "    the last swap: {}", last.outcome.replace('_', " "));
+    if let Some(batch_id) = last.batch_id {
+        let _ = write!(out, " with micro-batch {batch_id}");
+    }
+    if let Some(message) = &last.message {
+        let _ = write!(out, ": {message}");
+    }
+    if in_full {
+        let (swaps, refused, back) = (plugin.swaps, plugin.swaps_refused, plugin.swaps_rolled_back);
+        let _ = write!(out, " (this run: {swaps} took over, {refused} refused, {back} rolled back)");
+    }
+    out.push('\n');
 }
 
 /// As much of a digest as tells two versions apart.

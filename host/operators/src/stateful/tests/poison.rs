@@ -72,7 +72,7 @@ fn state(running: &mut Running) -> Vec<String> {
                 let json = pelton_plan::json::row_json(&rows, row, pelton_plan::json::Nulls::Written)?;
                 all.push(format!("{part} {json}"));
             }
-            Ok(())
+            Ok(std::ops::ControlFlow::Continue(()))
         });
         show.expect("shows");
     }

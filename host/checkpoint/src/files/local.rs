@@ -441,26 +441,18 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_keeps_its_file_however_often_leftovers_are_looked_for() {
+    fn a_new_file_that_somebody_takes_for_a_leftover_is_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
-        let is_done = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !is_done.load(Ordering::Relaxed) {
-                        remove_leftovers(dir.path());
-                    }
-                });
-            }
-            let lost = (0..5000).filter(|_| {
-                let temporary = Temporary::beside(&dir.path().join("a")).unwrap();
-                std::thread::yield_now();
-                !temporary.path.exists()
-            });
-            let lost = lost.count();
-            is_done.store(true, Ordering::Relaxed);
-            assert_eq!(lost, 0);
-        });
+        let path = dir.path().join(".tmp-1-1");
+        assert!(!is_taken_for_leftover(&path, &File::create(&path).unwrap()));
+
+        let file = File::create(&path).unwrap();
+        let looking = File::open(&path).unwrap();
+        looking.try_lock().unwrap();
+        assert!(is_taken_for_leftover(&path, &file), "it is about to be deleted");
+        drop(looking);
+        remove_leftovers(dir.path());
+        assert!(is_taken_for_leftover(&path, &file), "it is deleted");
     }
 
     #[tokio::test]

@@ -106,6 +106,26 @@ fn traps_and_overrun_limits_make_dead_letters_and_the_rest_goes_on() -> Result<(
 }
 
 #[test]
+fn poison_rows_are_fed_back_when_the_function_is_mended() -> Result<()> {
+    let test = Numbers::new(DEAD_LETTER, &[&[1, 13, 2, 14, -4]], "- plugin: p.work")?;
+    let finished = test.run(&[])?;
+    ensure!(finished.code == Some(0), "{}", finished.stderr);
+    ensure!(test.rows()? == [1, 2], "{:?}", test.rows()?);
+    let replay = || {
+        let said = Pelton::new(["dead-letters", "replay", "--kind", "poison"])?.arg(&test.pipeline).succeed();
+        said.map(|said| said.stdout)
+    };
+    let text = std::fs::read_to_string(&test.pipeline)?;
+    std::fs::write(&test.pipeline, text.replace("- plugin: p.work", "- filter: n > 0"))?;
+    ensure!(replay()?.contains("go back to 'numbers': 2"));
+    ensure!(replay()?.contains("nothing to feed back"));
+    let finished = test.run(&[])?;
+    ensure!(finished.code == Some(0), "{}", finished.stderr);
+    ensure!(test.rows()? == [1, 2, 13, 14], "{:?}", test.rows()?);
+    Ok(())
+}
+
+#[test]
 fn the_number_of_threads_and_a_rerun_show_in_nothing() -> Result<()> {
     let numbers: Vec<i64> = (0..30_000).map(|n| if n % 2_500 == 7 { 13 } else { n % 12 }).collect();
     let output = |threads: &str| -> Result<(Vec<i64>, Vec<Value>)> {

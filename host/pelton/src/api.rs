@@ -31,6 +31,7 @@ pub(crate) use status::{PluginStatus, QueryState, QueryStatus};
 use crate::cli::ApiArgs;
 use discovery::{Announced, Announcement};
 use guard::Guard;
+use pelton_connectors::http::{Limits, serve};
 use pelton_core::{Error, Result};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Api {
         let router = routes::router(Arc::clone(registry), Guard::new(listening.ip(), token));
         let closed = close.clone().cancelled_owned();
         let server = tokio::spawn(async move {
-            if let Err(why) = axum::serve(listener, router).with_graceful_shutdown(closed).await {
+            if let Err(why) = serve(listener, router, Limits::default(), closed).await {
                 tracing::warn!("the API has ended: {why}");
             }
         });

@@ -158,11 +158,9 @@ impl Temporary {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => {
-                    // Where locks are missing, leftovers are kept rather than taken from a living writer.
-                    let _ = file.try_lock();
-                    return Ok(Self { path, file, renamed: false });
-                }
+                // Between the two steps somebody who looks for leftovers may have taken it for one.
+                Ok(file) if is_taken_for_leftover(&path, &file) => {}
+                Ok(file) => return Ok(Self { path, file, renamed: false }),
                 // A process of the same number died here.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => create_directories(parent)?,
@@ -185,6 +183,16 @@ impl Drop for Temporary {
             // It stays recognisable if this fails.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Locks a new temporary file. `remove_leftovers` holds the lock from before it deletes until after it, so whoever has the lock
+/// and still sees the file keeps it. Where locks are missing, leftovers are kept rather than taken from a living writer.
+fn is_taken_for_leftover(path: &Path, file: &File) -> bool {
+    match file.try_lock() {
+        Ok(()) => !path.exists(),
+        Err(TryLockError::WouldBlock) => true,
+        Err(TryLockError::Error(_)) => false,
     }
 }
 
@@ -430,6 +438,21 @@ mod tests {
         assert!(refused.hint_text().unwrap().contains("stop that run"));
         drop(guard);
         files.lock("lock").await.unwrap();
+    }
+
+    #[test]
+    fn a_new_file_that_somebody_takes_for_a_leftover_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".tmp-1-1");
+        assert!(!is_taken_for_leftover(&path, &File::create(&path).unwrap()));
+
+        let file = File::create(&path).unwrap();
+        let looking = File::open(&path).unwrap();
+        looking.try_lock().unwrap();
+        assert!(is_taken_for_leftover(&path, &file), "it is about to be deleted");
+        drop(looking);
+        remove_leftovers(dir.path());
+        assert!(is_taken_for_leftover(&path, &file), "it is deleted");
     }
 
     #[tokio::test]

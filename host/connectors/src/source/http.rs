@@ -14,6 +14,7 @@ mod tests;
 
 use super::lines::{LineOptions, again, number};
 use crate::decode::{Decoder, Input};
+use crate::http::Limits;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -53,6 +54,8 @@ pub struct HttpSourceOptions {
     pub max_bytes_per_trigger: Option<u64>,
     /// What every request must have as `Authorization: Bearer …`. Without, the source listens to this machine alone.
     pub token: Option<String>,
+    /// Connections, and the time for a request.
+    pub limits: Limits,
 }
 
 impl HttpSourceOptions {
@@ -67,6 +70,7 @@ impl HttpSourceOptions {
             max_rows_per_trigger: None,
             max_bytes_per_trigger: None,
             token: None,
+            limits: Limits::default(),
         }
     }
 
@@ -164,6 +168,7 @@ impl HttpSource {
             token: self.options.token.clone().filter(|token| !token.is_empty()),
             has_header: self.has_header,
             check,
+            limits: self.options.limits,
         };
         Server::start(&self.name, self.options.address()?, settings, Arc::clone(inbox)).await
     }

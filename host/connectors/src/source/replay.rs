@@ -17,10 +17,11 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use pelton_core::{
     Backlog, BatchId, Block, BlockStream, Created, Error, FileManager, MalformedPolicy, Offset, OffsetRange,
-    PartitionStatus, ReadLimit, Record, Result, Source, create_or_own,
+    PartitionStatus, ReadLimit, Record, Result, Source,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -54,6 +55,10 @@ impl ReplayedLetter {
     /// Keeps the bytes as they are.
     pub fn new(batch_id: BatchId, line: u64, is_row: bool, position: Option<String>, payload: &[u8]) -> Self {
         Self { batch_id, line, is_row, position, payload: BASE64.encode(payload) }
+    }
+
+    fn id(&self) -> (BatchId, u64) {
+        (self.batch_id, self.line)
     }
 
     fn record(&self) -> Result<Record> {
@@ -108,9 +113,25 @@ impl ReplayLog {
         Ok(letters)
     }
 
-    /// Feeds letters back.
-    pub async fn append(&self, letters: &[ReplayedLetter]) -> Result<u64> {
-        let number = self.last().await? + 1;
+    /// Feeds back those letters that were not fed back before, and says how many they are. Whoever does so at the same time
+    /// contends for the next entry; the one who loses looks again.
+    pub async fn append(&self, letters: &[ReplayedLetter]) -> Result<usize> {
+        let (mut looked, mut before) = (0, HashSet::new());
+        loop {
+            let last = self.last().await?;
+            for number in looked + 1..=last {
+                before.extend(self.entry(number).await?.iter().map(ReplayedLetter::id));
+            }
+            looked = last;
+            let fresh: Vec<&ReplayedLetter> =
+                letters.iter().filter(|letter| !before.contains(&letter.id())).collect();
+            if fresh.is_empty() || self.create(last + 1, &fresh).await? == Created::New {
+                return Ok(fresh.len());
+            }
+        }
+    }
+
+    async fn create(&self, number: u64, letters: &[&ReplayedLetter]) -> Result<Created> {
         let mut text = format!("{VERSION}\n");
         for letter in letters {
             let line = serde_json::to_string(letter)
@@ -118,11 +139,7 @@ impl ReplayLog {
             text.push_str(&line);
             text.push('\n');
         }
-        match create_or_own(&*self.files, &number.to_string(), Bytes::from(text)).await? {
-            Created::New => Ok(number),
-            Created::Exists => Err(Error::fenced("somebody else feeds dead letters back at this moment")
-                .hint("look with `pelton dead-letters ls` at what is left, and try again")),
-        }
+        self.files.create(&number.to_string(), Bytes::from(text)).await
     }
 }
 
@@ -343,6 +360,25 @@ mod tests {
         let after = latest(&next, Some(&end), 0).await.unwrap();
         assert_eq!(rows(&next, Some(end), &after).await, [9]);
         assert_eq!(log(&files).letters().await.unwrap().len(), 3);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn letters_are_fed_back_once_however_many_do_so_at_the_same_time() {
+        let files = MemoryFiles::new();
+        let letters: Vec<_> =
+            (0..200).map(|line| ReplayedLetter::new(BatchId(1), line, false, None, b"{}")).collect();
+        let append = |from: usize| {
+            let (log, letters) = (log(&files), letters[from..].to_vec());
+            tokio::spawn(async move { log.append(&letters).await.unwrap() })
+        };
+        let all: Vec<_> = [0, 50, 100, 0, 150].into_iter().map(append).collect();
+        let mut fed_back = 0;
+        for one in all {
+            fed_back += one.await.unwrap();
+        }
+        let log = log(&files);
+        assert_eq!((fed_back, log.letters().await.unwrap().len()), (200, 200));
+        assert_eq!(log.append(&letters).await.unwrap(), 0);
     }
 
     #[test]

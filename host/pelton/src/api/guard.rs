@@ -13,10 +13,10 @@
 use super::failure::Refusal;
 use super::token::Token;
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use pelton_connectors::http::is_for_this_machine;
 use pelton_core::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -65,11 +65,7 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
 
 fn check_host(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let is_this_machine = host.and_then(|host| host.parse::<Authority>().ok()).is_some_and(|host| {
-        let name = host.host().trim_start_matches('[').trim_end_matches(']');
-        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    });
-    match is_this_machine {
+    match is_for_this_machine(headers) {
         true => Ok(()),
         false => Err(Refusal::new(
             StatusCode::FORBIDDEN,

@@ -29,7 +29,7 @@ pub(crate) enum DeadLettersCommand {
   pelton dead-letters replay pipeline.yaml --batch 17
   pelton dead-letters replay pipeline.yaml --kind refused
 
-Malformed records (the default) are decoded by their source again. Refused and late rows begin anew at the source with the
+Malformed records (the default) are decoded by their source again. Refused, late and poison rows begin anew at the source with the
 columns that they had where they were lost: right if nothing before that step changes rows. Those that were fed back before are
 left out; one that fails again is a new dead letter.")]
     Replay(LettersReplayArgs),
@@ -66,7 +66,7 @@ pub(crate) struct LettersArgs {
 pub(crate) struct LettersReplayArgs {
     #[command(flatten)]
     pub(crate) letters: LettersArgs,
-    /// The source that refused and late rows go to, if the pipeline has several
+    /// The source that refused, late and poison rows go to, if the pipeline has several
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
     /// Say what would be fed back, and change nothing
@@ -83,6 +83,8 @@ pub(crate) enum LetterKind {
     Refused,
     /// The row was behind the watermark
     Late,
+    /// A function failed on the row
+    Poison,
 }
 
 impl LetterKind {
@@ -92,6 +94,7 @@ impl LetterKind {
             Self::Malformed => LossKind::Malformed.as_str(),
             Self::Refused => LossKind::Refused.as_str(),
             Self::Late => LossKind::Late.as_str(),
+            Self::Poison => LossKind::Poison.as_str(),
         }
     }
 }

@@ -96,9 +96,14 @@ impl Compacted {
         }
         let lost = unread.iter().find(|(path, _)| was_listed && !files.contains_key(path));
         if let Some((path, _)) = lost {
-            return Err(Error::data(format!("{path} was compacted away before it was read"))
-                .hint("compact with a `--delete-after` that is longer than this query ever lags or rests; to go on without \
-                       the rows that are lost to it, start with a new checkpoint"));
+            let now_in = &self.file.path;
+            return Err(Error::data(format!(
+                "{path} was compacted away before it was read; its rows are in {now_in}, among others that were read"
+            ))
+            .hint(
+                "no row is lost: a new checkpoint reads all of them once more; and compact with a `--delete-after` that \
+                 is longer than this query ever lags or rests",
+            ));
         }
         if read_since {
             // A file may still be there that was read as a part of a compacted one.
@@ -261,7 +266,12 @@ mod tests {
     fn who_has_read_some_reads_the_others_as_long_as_they_are_there() {
         assert_eq!(next(&["part-b", "part-c", "part-d"], &["part-a"]).unwrap(), ["b", "c", "d"]);
         let error = next(&["part-c2", "part-b", "part-c"], &["part-a"]).unwrap_err();
-        assert!(error.message().contains("/out/part-d was compacted away before it was read"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("/out/part-d was compacted away before it was read; its rows are in /out/"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -24,6 +24,12 @@ pub(super) struct Sent {
     pub(super) key: Option<String>,
 }
 
+impl Sent {
+    fn known(&self) -> Known {
+        Known::new(&self.body, self.rows)
+    }
+}
+
 /// What the log knows of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
@@ -34,10 +40,29 @@ pub(super) struct Stored {
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Receipt {
-    pub(super) rows: u64,
-    /// Its key had been there before: nothing was added.
-    pub(super) is_repeated: bool,
+pub(super) enum Receipt {
+    /// So many rows are durable.
+    Stored(u64),
+    /// Its key and body had been there before: nothing was added.
+    Repeated(u64),
+    /// Its key had been there before with another body: nothing was added.
+    OtherBody,
+}
+
+/// What is remembered of the request that came with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    rows: u64,
+    bytes: usize,
+    crc32: u32,
+}
+
+impl Known {
+    /// An end of the last line that is missing does not count.
+    fn new(body: &[u8], rows: u64) -> Self {
+        let body = body.strip_suffix(b"\n").unwrap_or(body);
+        Self { rows, bytes: body.len(), crc32: crc32fast::hash(body) }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -73,26 +98,26 @@ struct State {
     fenced: Option<String>,
 }
 
-/// The last keys and how many rows came with each.
+/// The last keys and what came with each.
 #[derive(Default)]
 struct Keys {
-    rows: HashMap<String, u64>,
+    known: HashMap<String, Known>,
     order: VecDeque<String>,
 }
 
 impl Keys {
-    fn add(&mut self, key: String, rows: u64) {
-        if self.rows.insert(key.clone(), rows).is_none() {
+    fn add(&mut self, key: String, known: Known) {
+        if self.known.insert(key.clone(), known).is_none() {
             self.order.push_back(key);
         }
         while self.order.len() > KEYS_MAX {
-            self.order.pop_front().map(|old| self.rows.remove(&old));
+            self.order.pop_front().map(|old| self.known.remove(&old));
         }
     }
 
     fn text(&self) -> Result<Bytes> {
-        let pairs: Vec<(&str, u64)> =
-            self.order.iter().filter_map(|key| Some((key.as_str(), *self.rows.get(key)?))).collect();
+        let pairs: Vec<(&str, Known)> =
+            self.order.iter().filter_map(|key| Some((key.as_str(), *self.known.get(key)?))).collect();
         let mut text = VERSION.to_vec();
         serde_json::to_writer(&mut text, &pairs).map_err(unwritable)?;
         Ok(text.into())
@@ -104,17 +129,20 @@ impl Inbox {
     pub(super) async fn open(log: Arc<dyn FileManager>, start: u64, max_bytes: u64) -> Result<Self> {
         let mut state = State { last: start, ..State::default() };
         if let Some(content) = log.read(KEYS).await? {
-            let pairs: Vec<(String, u64)> = content
+            let pairs: Vec<(String, Known)> = content
                 .strip_prefix(VERSION)
                 .and_then(|json| serde_json::from_slice(json).ok())
                 .ok_or_else(|| damaged(&*log, KEYS, "it is not a list of keys"))?;
-            pairs.into_iter().for_each(|(key, rows)| state.keys.add(key, rows));
+            pairs.into_iter().for_each(|(key, known)| state.keys.add(key, known));
         }
         for number in numbers(&*log).await? {
             let (header, body) = parse(&*log, number).await?;
             let rows = header.requests.iter().map(|request| request.rows).sum();
+            let mut from = 0;
             for request in header.requests {
-                request.key.into_iter().for_each(|key| state.keys.add(key, request.rows));
+                let known = Known::new(&body[from..from + request.bytes], request.rows);
+                request.key.into_iter().for_each(|key| state.keys.add(key, known));
+                from += request.bytes;
             }
             state.entries.insert(number, Stored { rows, bytes: body.len() as u64 });
             state.bytes += body.len() as u64;
@@ -148,12 +176,14 @@ impl Inbox {
         let (mut receipts, mut new) = (Vec::new(), Vec::<Sent>::new());
         for sent in sent {
             let known = sent.key.as_ref().and_then(|key| {
-                let before = self.state.lock().keys.rows.get(key).copied();
-                before.or_else(|| {
-                    new.iter().find(|other| other.key.as_ref() == Some(key)).map(|other| other.rows)
-                })
+                let before = self.state.lock().keys.known.get(key).copied();
+                before.or_else(|| new.iter().find(|other| other.key.as_ref() == Some(key)).map(Sent::known))
             });
-            receipts.push(Receipt { rows: known.unwrap_or(sent.rows), is_repeated: known.is_some() });
+            receipts.push(match known {
+                None => Receipt::Stored(sent.rows),
+                Some(known) if known == sent.known() => Receipt::Repeated(known.rows),
+                Some(_) => Receipt::OtherBody,
+            });
             if known.is_none() && sent.rows > 0 {
                 new.push(sent);
             }
@@ -176,8 +206,9 @@ impl Inbox {
         let rows = new.iter().map(|sent| sent.rows).sum();
         state.entries.insert(number, Stored { rows, bytes });
         (state.last, state.bytes) = (number, state.bytes + bytes);
-        for Sent { key, rows, .. } in new {
-            key.into_iter().for_each(|key| state.keys.add(key, rows));
+        for sent in new {
+            let known = sent.known();
+            sent.key.into_iter().for_each(|key| state.keys.add(key, known));
         }
         Ok(())
     }
@@ -225,7 +256,7 @@ async fn numbers(log: &dyn FileManager) -> Result<Vec<u64>> {
 
 async fn parse(log: &dyn FileManager, number: u64) -> Result<(Header, Bytes)> {
     let name = number.to_string();
-    let content = log.read(&name).await?.ok_or_else(|| damaged(log, &name, "it is missing"))?;
+    let content = log.read(&name).await?.ok_or_else(|| gone(log, &name))?;
     let rest = content.strip_prefix(VERSION).ok_or_else(|| damaged(log, &name, "its format is not v1"))?;
     let end = memchr::memchr(b'\n', rest).ok_or_else(|| damaged(log, &name, "it is cut off"))?;
     let header: Header =
@@ -259,6 +290,14 @@ fn text(sent: &[Sent]) -> Result<(Bytes, u64)> {
 
 fn unwritable(e: serde_json::Error) -> Error {
     Error::internal(format!("the log of an HTTP source cannot be written: {e}"))
+}
+
+fn gone(log: &dyn FileManager, name: &str) -> Error {
+    Error::data(format!(
+        "{}/{name} is gone: rows of an HTTP source are deleted when their micro-batch is committed and cannot be read again",
+        log.url()
+    ))
+    .hint("of a micro-batch that is committed, look at what the sink has; if it is not, restore the checkpoint")
 }
 
 fn damaged(log: &dyn FileManager, name: &str, why: &str) -> Error {

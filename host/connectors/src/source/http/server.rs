@@ -2,6 +2,7 @@
 
 use super::log::{Inbox, Receipt, Sent};
 use crate::decode::{Decoder, Input};
+use crate::http::{Limits, is_for_this_machine, serve};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -32,6 +33,7 @@ pub(super) struct Settings {
     pub(super) has_header: bool,
     /// Refuses bodies with a malformed row, if that is the source's policy.
     pub(super) check: Option<Arc<dyn Decoder>>,
+    pub(super) limits: Limits,
 }
 
 /// An open port; dropping it closes it.
@@ -72,11 +74,11 @@ impl Server {
         tracing::info!("source '{name}' listens on http://{address}{}", settings.path);
         let (writer, waiting) = mpsc::channel(WAITING_MAX);
         let writing = tokio::spawn(write(Arc::clone(&inbox), waiting));
-        let path = settings.path.clone();
+        let (path, limits) = (settings.path.clone(), settings.limits);
         let router =
             Router::new().route(&path, post(take)).with_state(Arc::new(Door { settings, inbox, writer }));
         let serving = tokio::spawn(async move {
-            if let Err(e) = axum::serve(listener, router).await {
+            if let Err(e) = serve(listener, router, limits, std::future::pending()).await {
                 tracing::error!("the HTTP server has ended: {e}");
             }
         });
@@ -145,8 +147,11 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response {
 
 async fn take(State(door): State<Arc<Door>>, request: Request) -> Response {
     match door.take(request).await {
-        Ok(Receipt { rows, is_repeated }) => {
-            answer(StatusCode::OK, &json!({"rows": rows, "repeated": is_repeated}))
+        Ok(Receipt::Stored(rows)) => answer(StatusCode::OK, &json!({"rows": rows, "repeated": false})),
+        Ok(Receipt::Repeated(rows)) => answer(StatusCode::OK, &json!({"rows": rows, "repeated": true})),
+        Ok(Receipt::OtherBody) => {
+            let why = "this Idempotency-Key came before with another body, and nothing was taken: send new rows with a new key";
+            Refusal(StatusCode::UNPROCESSABLE_ENTITY, why.into()).into_response()
         }
         Err(refusal) => refusal.into_response(),
     }
@@ -162,7 +167,11 @@ impl Door {
         }
         let key = key(&parts.headers)?;
         let max = self.settings.max_body_bytes;
-        let body = to_bytes(body, max).await.map_err(|_| {
+        let arrived = tokio::time::timeout(self.settings.limits.arrival, to_bytes(body, max)).await;
+        let slow = |_| {
+            Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time: send less at once".into())
+        };
+        let body = arrived.map_err(slow)?.map_err(|_| {
             let why = format!("the body could not be read; it may have at most {max} bytes");
             Refusal(StatusCode::PAYLOAD_TOO_LARGE, why)
         })?;
@@ -177,6 +186,9 @@ impl Door {
     }
 
     fn let_in(&self, headers: &HeaderMap) -> std::result::Result<(), Refusal> {
+        if self.settings.token.is_none() {
+            keep_browsers_out(headers)?;
+        }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
         if self.settings.token.as_ref().is_some_and(|token| !same(token.as_bytes(), given.trim().as_bytes()))
@@ -205,6 +217,19 @@ impl Door {
             Err(e) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, e.to_string())),
         }
     }
+}
+
+/// Without a token, whatever runs on this machine may send rows, but no page that a browser shows: it says where it comes from, or
+/// it has a name for this machine that others gave.
+fn keep_browsers_out(headers: &HeaderMap) -> std::result::Result<(), Refusal> {
+    let why = if headers.contains_key(header::ORIGIN) {
+        "pages in a browser cannot send rows to a source without a token: leave out the header 'Origin', or set a token"
+    } else if !is_for_this_machine(headers) {
+        "a source without a token takes requests to this machine alone: ask 127.0.0.1 or localhost, or set a token"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal(StatusCode::FORBIDDEN, why.into()))
 }
 
 fn key(headers: &HeaderMap) -> std::result::Result<Option<String>, Refusal> {

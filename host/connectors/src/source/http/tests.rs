@@ -88,8 +88,78 @@ async fn a_request_sent_again_with_its_key_adds_nothing() {
     drop(source);
     let source = open(&options(), &files);
     assert_eq!(latest(&source, Some(1)).await, None);
-    assert_eq!(said(post(&source, "{\"n\":7}", &key).await).await.1, repeated, "also when it is deleted");
+    assert_eq!(said(post(&source, "{\"n\":7}\n", &key).await).await.1, repeated, "also when it is deleted");
     assert_eq!(latest(&source, Some(1)).await, None);
+}
+
+#[tokio::test]
+async fn pages_in_a_browser_are_kept_out_unless_they_know_the_token() {
+    let (open_to_all, token) = (options(), HttpSourceOptions { token: Some("s3cret".into()), ..options() });
+    let by_name = ("Host", "rows.example:8080");
+    let by_page = ("Origin", "https://page.example");
+    let rightly = ("Authorization", "Bearer s3cret");
+    for (options, headers, expected) in [
+        (&open_to_all, vec![by_name], 403),
+        (&open_to_all, vec![by_page], 403),
+        (&open_to_all, vec![("Host", "LOCALHOST:1")], 200),
+        (&token, vec![by_name, by_page], 401),
+        (&token, vec![by_name, by_page, rightly], 200),
+    ] {
+        let source = open(options, &MemoryFiles::new());
+        latest(&source, None).await;
+        let answer = post(&source, "{\"n\":1}", &headers).await;
+        assert_eq!(answer.status().as_u16(), expected, "{headers:?}");
+        assert_eq!(latest(&source, None).await.is_some(), expected == 200, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_not_waited_for() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let limits = Limits { arrival: std::time::Duration::from_millis(100), ..Limits::default() };
+    let source = open(&HttpSourceOptions { limits, ..options() }, &MemoryFiles::new());
+    latest(&source, None).await;
+    let mut stream = tokio::net::TcpStream::connect(source.address().await.unwrap()).await.unwrap();
+    let half = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"n\":1}\n";
+    stream.write_all(half.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(latest(&source, None).await, None);
+}
+
+#[tokio::test]
+async fn a_key_that_comes_with_another_body_is_refused() {
+    let files = MemoryFiles::new();
+    let key = [("Idempotency-Key", "order 7")];
+    let source = open(&options(), &files);
+    latest(&source, None).await;
+    let at_once = ["{\"n\":7}", "{\"n\":8}"].map(|body| post(&source, body, &key));
+    let mut at_once: Vec<_> =
+        futures::future::join_all(at_once).await.iter().map(|answer| answer.status().as_u16()).collect();
+    at_once.sort_unstable();
+    assert_eq!(at_once, [200, 422]);
+    drop(source);
+    for committed in [false, true] {
+        let source = open(&options(), &files);
+        latest(&source, Some(u64::from(committed))).await;
+        let (status, body) = said(post(&source, "{\"n\":9}", &key).await).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "committed: {committed}");
+        assert!(body["error"].as_str().unwrap().contains("send new rows with a new key"), "{body}");
+        assert_eq!(latest(&source, Some(1)).await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_committed_cannot_be_read_again() {
+    let source = open(&options(), &MemoryFiles::new());
+    latest(&source, None).await;
+    post(&source, "{\"n\":7}", &[]).await;
+    source.commit(&Offset(1.into())).await.unwrap();
+    let range = OffsetRange { start: None, end: Offset(1.into()) };
+    let mut blocks = source.read(BatchId(0), &range).await.unwrap();
+    let error = blocks.next().await.unwrap().err().unwrap();
+    assert!(error.message().contains("deleted when their micro-batch is committed"), "{error}");
 }
 
 #[tokio::test]

@@ -29,12 +29,18 @@ pub(super) async fn run(arguments: &LettersReplayArgs) -> Result<()> {
         let replayed = ReplayedLetter::new(batch_id, *line, is_row, position, &payload);
         by_source.entry(source).or_default().push(replayed);
     }
-    for (source, replayed) in &by_source {
-        if !arguments.dry_run {
-            replay_log(&letters.checkpoint, source).append(replayed).await?;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (source, replayed) in by_source {
+        let count = match arguments.dry_run {
+            true => replayed.len(),
+            // Another command may have been faster with some of them.
+            false => replay_log(&letters.checkpoint, &source).append(&replayed).await?,
+        };
+        if count > 0 {
+            counts.insert(source, count);
         }
     }
-    report(arguments, &by_source)
+    report(arguments, &counts)
 }
 
 /// Where rows go that are no source's.
@@ -86,19 +92,17 @@ fn check(inputs: &Inputs, source: &str, letter: &Letter, is_row: bool) -> Result
     }
 }
 
-fn report(arguments: &LettersReplayArgs, by_source: &BTreeMap<String, Vec<ReplayedLetter>>) -> Result<()> {
+fn report(arguments: &LettersReplayArgs, counts: &BTreeMap<String, usize>) -> Result<()> {
     if arguments.letters.format == PrintFormat::Json {
-        let counts: BTreeMap<&str, usize> =
-            by_source.iter().map(|(source, letters)| (source.as_str(), letters.len())).collect();
         return super::super::print_line(
             &json!({"dry_run": arguments.dry_run, "replayed": counts}).to_string(),
         );
     }
-    for (source, letters) in by_source {
+    for (source, count) in counts {
         let what = if arguments.dry_run { "would go" } else { "go" };
-        super::super::print_line(&format!("{what} back to '{source}': {}", letters.len()))?;
+        super::super::print_line(&format!("{what} back to '{source}': {count}"))?;
     }
-    super::super::print_line(match (by_source.is_empty(), arguments.dry_run) {
+    super::super::print_line(match (counts.is_empty(), arguments.dry_run) {
         (true, _) => "nothing to feed back",
         (false, true) => "a dry run: nothing was changed",
         (false, false) => "a running query takes them within seconds, otherwise the next run does",

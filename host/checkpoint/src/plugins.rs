@@ -80,7 +80,7 @@ mod tests {
             save(&files, &name, &bytes).await.unwrap();
             assert_eq!(load(&files, &name).await.unwrap(), bytes);
             files.replace("plugins/notes.txt", Bytes::new()).await.unwrap();
-            assert_eq!(kept(&files).await.unwrap(), [name.clone()]);
+            assert_eq!(kept(&files).await.unwrap(), std::slice::from_ref(&name));
 
             files.replace(&layout::plugin(&name), Bytes::from_static(b"\0as")).await.unwrap();
             assert!(load(&files, &name).await.unwrap_err().message().contains("is damaged"));

@@ -134,7 +134,7 @@ pub enum PluginSpec {
     /// The path of its `.wasm` file.
     Path(Spanned<String>),
     /// The path and more.
-    Full(PluginOptions),
+    Full(Box<PluginOptions>),
 }
 
 impl PluginSpec {
@@ -142,7 +142,7 @@ impl PluginSpec {
     pub fn options(&self) -> PluginOptions {
         match self {
             Self::Path(path) => PluginOptions::at(path.clone()),
-            Self::Full(options) => options.clone(),
+            Self::Full(options) => PluginOptions::clone(options),
         }
     }
 }

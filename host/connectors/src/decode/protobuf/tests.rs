@@ -119,7 +119,7 @@ fn the_frame_of_a_registry_says_which_type_it_holds() {
     };
     let confluent = ("confluent_wire_format", json!(true));
     // Inner is the file's first type, All its second.
-    let inner = options("Inner", &[confluent.clone()]);
+    let inner = options("Inner", std::slice::from_ref(&confluent));
     let (rows, reasons) = framed(&inner, &[&[0], &[2, 0], &[2, 2], &[4, 0, 0]]);
     assert_eq!(rows, "{\"a\":5,\"b\":[]}\n".repeat(2));
     assert_eq!(

@@ -123,7 +123,7 @@ mod tests {
 
     fn names(groups: &[Vec<StagedFile>]) -> Vec<String> {
         let name = |parts: &Vec<StagedFile>| parts.iter().map(|part| part.pending.as_str()).collect();
-        groups.iter().map(|parts| name(parts)).collect()
+        groups.iter().map(name).collect()
     }
 
     const RULE: Rollover = Rollover { size_bytes: 10, interval_ms: 1000 };

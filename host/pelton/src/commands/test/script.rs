@@ -408,7 +408,7 @@ mod tests {
                 "t.yaml:2:19: a row is a map of columns or its JSON as text, not a number",
             ),
             ("steps: [swap: {p: q.wasm}, rollback: p, rollback]\n", "reads"),
-            ("steps: [swap: p]\n", "t.yaml:2:16: a plugin is swapped as {plugin: path of its new file}"),
+            ("steps: [swap: p]\n", "t.yaml:2:15: a plugin is swapped as {plugin: path of its new file}"),
             (
                 "steps: [fail_sink: {batch: 1}]\n",
                 "t.yaml:2:21: there is no key 'batch' here; did you mean 'batch_id'?",

@@ -49,7 +49,7 @@ pub(crate) struct Groups {
 }
 
 enum Kind {
-    Timeouts(Timeouts),
+    Timeouts(Box<Timeouts>),
     Processor(Processor),
 }
 
@@ -75,7 +75,7 @@ impl Groups {
         let signature = spec.stateful.signature();
         let kind = match signature.form {
             GroupForm::MapGroups | GroupForm::FlatMapGroups => {
-                Timeouts::new(caller, &node.name).map(Kind::Timeouts)
+                Timeouts::new(caller, &node.name).map(|timeouts| Kind::Timeouts(Box::new(timeouts)))
             }
             GroupForm::Processor => Processor::new(caller, &node.name).map(Kind::Processor),
         };

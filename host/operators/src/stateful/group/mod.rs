@@ -50,7 +50,7 @@ pub(crate) struct Groups {
 
 enum Kind {
     Timeouts(Box<Timeouts>),
-    Processor(Processor),
+    Processor(Box<Processor>),
 }
 
 /// What is known of a micro-batch when a shard is worked on.
@@ -75,9 +75,9 @@ impl Groups {
         let signature = spec.stateful.signature();
         let kind = match signature.form {
             GroupForm::MapGroups | GroupForm::FlatMapGroups => {
-                Timeouts::new(caller, &node.name).map(|timeouts| Kind::Timeouts(Box::new(timeouts)))
+                Timeouts::new(caller, &node.name).map(Box::new).map(Kind::Timeouts)
             }
-            GroupForm::Processor => Processor::new(caller, &node.name).map(Kind::Processor),
+            GroupForm::Processor => Processor::new(caller, &node.name).map(Box::new).map(Kind::Processor),
         };
         Ok(Self {
             plugin: spec.function.plugin.clone(),

@@ -188,8 +188,8 @@ fn latency(kafka: &Kafka, folder: &Path, delivery: Option<&str>) -> Result<Vec<u
     });
     let mut running = running.transpose()?;
     let over = AtomicBool::new(false);
+    let started = Instant::now();
     let measured = std::thread::scope(|scope| {
-        let started = Instant::now();
         let sender = scope.spawn(|| send(kafka, &input, started, &over));
         let topic = if delivery.is_some() { &output } else { &input };
         let received = receive(kafka, topic, started);

@@ -90,8 +90,8 @@ fn a_version_that_traps_is_swapped_back_at_once_and_in_a_later_micro_batch() -> 
 #[test]
 fn a_version_on_probation_makes_no_poison_rows() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let backlog = vec!["[{key: ann, amount: 1}]"; 10].join(", ");
-    let quiet = vec!["{}"; 10].join(", ");
+    let backlog = ["[{key: ann, amount: 1}]"; 10].join(", ");
+    let quiet = ["{}"; 10].join(", ");
     let steps = format!(
         "{ANN_AND_BOB}  - swap: {{totals: '$2'}}
   - add: {{payments: [{{key: trap, amount: 1}}]}}
@@ -147,8 +147,8 @@ fn state_that_the_version_before_cannot_read_is_in_the_way_of_going_back() -> Re
 
 #[test]
 fn after_its_probation_a_version_is_not_swapped_back() -> Result<()> {
-    let backlog = vec!["[{key: ann, amount: 1}]"; 10].join(", ");
-    let quiet = vec!["{}"; 10].join(", ");
+    let backlog = ["[{key: ann, amount: 1}]"; 10].join(", ");
+    let quiet = ["{}"; 10].join(", ");
     goes_as_it_says(&format!(
         "  - swap: {{totals: '$2'}}
   - add: {{payments: [{backlog}]}}

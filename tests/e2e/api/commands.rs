@@ -103,7 +103,7 @@ fn a_port_of_ones_own_serves_all_commands_by_one_variable() -> Result<()> {
     ensure!(taken.stderr.contains(&format!("the API cannot listen on {address}")), "{}", taken.stderr);
     let shown = place.pelton(["status", "totals"])?.env("PELTON_API", &address).succeed()?;
     ensure!(shown.stdout.contains("totals"), "{shown:?}");
-    place.pelton(["stop", "totals"])?.env("PELTON_API", &format!("http://{address}")).succeed()?;
+    place.pelton(["stop", "totals"])?.env("PELTON_API", format!("http://{address}")).succeed()?;
     ensure!(run.code()? == 0, "it was asked to");
     Ok(())
 }

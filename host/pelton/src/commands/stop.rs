@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &StopArgs) -> Result<()> {
     if let Some(failure) = ended.failure {
         return Err(Error::from(failure).context(format_args!("'{name}' had failed, or did on the way")));
     }
-    report::say(&words(&ended));
+    report::say(words(&ended));
     Ok(())
 }
 

@@ -55,7 +55,7 @@ fn cells(query: &QueryStatus) -> [String; HEADINGS.len()] {
         rate(query.input_rows_per_second),
         rate(query.output_rows_per_second),
         query.watermark.clone().unwrap_or_else(dash),
-        query.watermark_delay_seconds.map_or_else(dash, |seconds| duration(seconds)),
+        query.watermark_delay_seconds.map_or_else(dash, duration),
         if has_state { HumanCount(query.state_rows).to_string() } else { dash() },
         if has_state { HumanBytes(query.state_bytes).to_string() } else { dash() },
         query.pid.to_string(),

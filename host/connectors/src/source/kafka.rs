@@ -2,7 +2,7 @@
 //!
 //! An offset is Spark's `{"topic":{"0":23}}`: of each partition the offset of the next record. The checkpoint is what
 //! remembers it; a consumer group is told, so that others see how far the query is, and never asked. Two clients talk to
-//! the cluster: one asks where partitions begin and end ([`cluster`]), one fetches ([`fetcher`]) and is kept between
+//! the cluster: one asks where partitions begin and end (`cluster`), one fetches (`fetcher`) and is kept between
 //! micro-batches.
 
 mod admission;

@@ -239,7 +239,7 @@ fn at_least_once_writes_without_transactions() -> Result<()> {
 fn a_query_that_waits_for_a_cluster_ends_at_the_first_signal() -> Result<()> {
     let nobody = "bootstrap_servers: '127.0.0.1:1'";
     for (name, source, sink) in [
-        ("source", format!("{{connector: kafka, {nobody}, subscribe: t}}"), "{connector: memory}".to_owned()),
+        ("source", format!("{{connector: kafka, {nobody}, subscribe: t}}"), "{connector: console}".to_owned()),
         (
             "sink",
             "{connector: rate}".to_owned(),

@@ -239,7 +239,11 @@ fn at_least_once_writes_without_transactions() -> Result<()> {
 fn a_query_that_waits_for_a_cluster_ends_at_the_first_signal() -> Result<()> {
     let nobody = "bootstrap_servers: '127.0.0.1:1'";
     for (name, source, sink) in [
-        ("source", format!("{{connector: kafka, {nobody}, subscribe: t}}"), "{connector: console}".to_owned()),
+        (
+            "source",
+            format!("{{connector: kafka, {nobody}, subscribe: t}}"),
+            "{connector: console}".to_owned(),
+        ),
         (
             "sink",
             "{connector: rate}".to_owned(),
@@ -248,10 +252,10 @@ fn a_query_that_waits_for_a_cluster_ends_at_the_first_signal() -> Result<()> {
     ] {
         let folder = tempfile::tempdir()?;
         let pipeline = format!("name: waits\nsources:\n  s: {source}\nsink: {sink}");
-        let mut waiting =
-            run(folder.path(), &pipeline)?.args(["--trigger", "as_fast_as_possible"]).start()?;
+        let mut waiting = run(folder.path(), &pipeline)?.start()?;
         std::thread::sleep(Duration::from_secs(2));
-        ensure!(waiting.try_wait()?.is_none(), "{name}: it does not wait");
+        let ended = waiting.try_wait()?;
+        ensure!(ended.is_none(), "{name}: it does not wait: {ended:?}");
         Command::new("kill").args(["-INT", &waiting.id().to_string()]).status()?;
         let begun = Instant::now();
         let status = loop {

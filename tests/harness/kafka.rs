@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long the broker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for one of several tries.
+const CALL: Duration = Duration::from_secs(5);
 
 static SHARED: Mutex<Option<Arc<Kafka>>> = Mutex::new(None);
 
@@ -120,8 +122,7 @@ impl Kafka {
     /// All records of a topic that a `read_committed` reader sees, by partition and offset.
     pub fn consume(&self, topic: &str) -> Result<Vec<Message>> {
         let reader: BaseConsumer = self.reader("pelton-tests")?;
-        let mut unread: BTreeSet<i32> = self.partitions(topic)?.into_iter().collect();
-        ensure!(!unread.is_empty(), "there is no topic {topic}");
+        let mut unread = self.settled(topic, &reader)?;
         let mut from = TopicPartitionList::new();
         for partition in &unread {
             from.add_partition_offset(topic, *partition, Offset::Beginning)?;
@@ -146,6 +147,26 @@ impl Kafka {
         }
         messages.sort_by_key(|message| (message.partition, message.offset));
         Ok(messages)
+    }
+
+    /// The partitions of a topic, as soon as a reader of what is committed sees all that has been committed by now. A
+    /// broker answers a commit before the transaction's end stands in the partitions, and one that was stopped has all
+    /// partitions again before it knows how far they may be read.
+    fn settled(&self, topic: &str, reader: &BaseConsumer) -> Result<BTreeSet<i32>> {
+        let metadata = reader.fetch_metadata(Some(topic), PATIENCE)?;
+        let of_topic = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        let partitions: BTreeSet<i32> = of_topic.map(|partition| partition.id()).collect();
+        ensure!(!partitions.is_empty(), "there is no topic {topic}");
+        let all = self.reader_with("pelton-tests", "read_uncommitted")?;
+        for partition in &partitions {
+            let end = |of: &BaseConsumer| Some(of.fetch_watermarks(topic, *partition, CALL).ok()?.1);
+            let mut written = None;
+            until("a partition is written, and its transactions have ended", || {
+                written = written.or_else(|| end(&all));
+                Ok(written.is_some() && end(reader) >= written)
+            })?;
+        }
+        Ok(partitions)
     }
 
     /// What a consumer group has committed, by partition; what it has not is left out.
@@ -177,9 +198,13 @@ impl Kafka {
 
     /// A reader of what is committed, from the start, that says where a partition ends.
     fn reader(&self, group: &str) -> Result<BaseConsumer> {
+        self.reader_with(group, "read_committed")
+    }
+
+    fn reader_with(&self, group: &str, isolation_level: &str) -> Result<BaseConsumer> {
         let mut config = self.config();
         config.set("group.id", group).set("enable.auto.commit", "false").set("enable.partition.eof", "true");
-        config.set("isolation.level", "read_committed").set("auto.offset.reset", "earliest");
+        config.set("isolation.level", isolation_level).set("auto.offset.reset", "earliest");
         Ok(config.create()?)
     }
 

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -120,7 +121,21 @@ pub(crate) fn java_program(jars: &Jars, main: &str, properties: &[&str]) -> Resu
     Ok(command)
 }
 
+/// Below the ports that systems give to whoever asks for any: a server that was stopped finds its own again.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+static TRIED: AtomicU16 = AtomicU16::new(0);
+
 /// A port of the loopback device that was free a moment ago: whoever takes it in between makes the start fail.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    let all = PORTS.end - PORTS.start;
+    // Processes begin far apart.
+    let first = std::process::id().wrapping_mul(1009) % u32::from(all);
+    for _ in 0..all {
+        let tried = u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + u16::try_from((first + tried) % u32::from(all))?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port of the loopback device is free between {} and {}", PORTS.start, PORTS.end)
 }

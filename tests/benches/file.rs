@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const RUNS: usize = 3;
+const API_RUNS: usize = 15;
 const BLOCK_BYTES: usize = 4 << 20;
 const QUERY_A: &str = "SELECT auction, bidder, price * CAST(0.908 AS DOUBLE) AS price, upper(channel) AS channel, \
                        date_time FROM input WHERE price > 10000 AND channel <> 'Apple'";
@@ -46,7 +47,27 @@ fn main() -> Result<()> {
         report(&format!("{name}: A in Wasm"), rows, bytes, wasm.seconds, &wasm.stages);
         println!("{name}: Wasm runs at {:.0} % of SQL's speed\n", 100.0 * sql.seconds / wasm.seconds);
     }
+    api(&folder.join(format!("bids-csv-{rows}")), &folder)?;
     flights(&folder)
+}
+
+/// What the HTTP API and its metrics cost a query that nobody asks, by turns with and without them.
+fn api(input: &Path, folder: &Path) -> Result<()> {
+    let (file, run) = pipeline(input, BidFormat::Csv, &[("sql", QUERY_A)], folder)?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..API_RUNS {
+        with.push(measured(&file, &run, &[])?.seconds);
+        without.push(measured(&file, &run, &["--no-api"])?.seconds);
+    }
+    let [with, without] = [with, without].map(|mut seconds| {
+        seconds.sort_by(f64::total_cmp);
+        seconds[API_RUNS / 2]
+    });
+    println!(
+        "csv: A in SQL with the API takes {:+.1} % of the time without\n",
+        100.0 * (with / without - 1.0)
+    );
+    Ok(())
 }
 
 /// `--rows N`; cargo's own arguments are passed over.
@@ -142,6 +163,19 @@ struct Measured {
 
 /// Runs a pipeline from files to files with a checkpoint, three times from nothing.
 fn query(input: &Path, format: BidFormat, steps: &[(&str, &str)], folder: &Path) -> Result<Measured> {
+    let (file, run) = pipeline(input, format, steps, folder)?;
+    let mut runs = (0..RUNS).map(|_| measured(&file, &run, &[])).collect::<Result<Vec<_>>>()?;
+    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    Ok(runs.swap_remove(RUNS / 2))
+}
+
+/// Its file, and the folder that it writes to.
+fn pipeline(
+    input: &Path,
+    format: BidFormat,
+    steps: &[(&str, &str)],
+    folder: &Path,
+) -> Result<(PathBuf, PathBuf)> {
     let run = folder.join("run");
     let steps: String = steps.iter().map(|(kind, text)| format!("  - {kind}: \"{text}\"\n")).collect();
     let (name, header) = (format.as_str(), format == BidFormat::Csv);
@@ -156,17 +190,15 @@ fn query(input: &Path, format: BidFormat, steps: &[(&str, &str)], folder: &Path)
     );
     let file = folder.join("pipeline.yaml");
     std::fs::write(&file, pipeline)?;
-    let mut runs = (0..RUNS).map(|_| measured(&file, &run)).collect::<Result<Vec<_>>>()?;
-    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    Ok(runs.swap_remove(RUNS / 2))
+    Ok((file, run))
 }
 
-fn measured(pipeline: &Path, run: &Path) -> Result<Measured> {
+fn measured(pipeline: &Path, run: &Path, more: &[&str]) -> Result<Measured> {
     if run.exists() {
         std::fs::remove_dir_all(run)?;
     }
     let arguments = ["run", "--trigger", "available_now", "--progress", "none", "--summary", "json"];
-    let (finished, peak) = Pelton::new(arguments)?.arg(pipeline).succeed_measured()?;
+    let (finished, peak) = Pelton::new(arguments)?.args(more).arg(pipeline).succeed_measured()?;
     let summary: Value = finished
         .stderr
         .lines()

@@ -37,14 +37,15 @@ const QUERIES: [(&str, &str); 3] = [
 /// Rows a second while the latency is measured, in as many pieces.
 const LATENCY_RATE: u64 = 10_000;
 const PIECES_PER_SECOND: u64 = 1_000;
-const WARM_UP: Duration = Duration::from_secs(3);
+/// The broker's code is compiled meanwhile.
+const WARM_UP: Duration = Duration::from_secs(6);
 const MEASURED: Duration = Duration::from_secs(10);
 
 fn main() -> Result<()> {
     let rows = number("--rows", 1_000_000)?;
     let folder = target_folder()?.join("bench");
     std::fs::create_dir_all(&folder)?;
-    let kafka = Kafka::start()?;
+    let kafka = Kafka::start_lasting()?;
     let cores = std::thread::available_parallelism()?;
     println!("{rows} bids as JSON in {PARTITIONS} partitions, {cores} cores, medians of {RUNS} runs\n");
     println!("{:<32} {:>12} {:>9}   busy seconds: read decode process sink log", "", "rows/s", "MB/s");
@@ -184,7 +185,9 @@ fn latency(kafka: &Kafka, folder: &Path, delivery: Option<&str>) -> Result<Vec<u
             format!("subscribe: {input}, starting_offsets: earliest, schema: 'sent_us long, text string'");
         let sink = format!("topic: {output}, delivery: {delivery}");
         let file = pipeline(kafka, &folder.join("run"), &source, "  - filter: sent_us >= 0\n", &sink)?;
-        Pelton::new(["run"])?.arg(file).start()
+        Pelton::new(["run", "--progress", "json"])?
+            .arg(file)
+            .start_telling(std::fs::File::create(format!("/tmp/s5_progress_{delivery}.log"))?)
     });
     let mut running = running.transpose()?;
     let over = AtomicBool::new(false);
@@ -207,7 +210,7 @@ fn latency(kafka: &Kafka, folder: &Path, delivery: Option<&str>) -> Result<Vec<u
 /// A steady stream of records that say when they were sent.
 fn send(kafka: &Kafka, topic: &str, started: Instant, over: &AtomicBool) -> Result<()> {
     let mut config = kafka.config();
-    config.set("linger.ms", "0").set("acks", "1");
+    config.set("linger.ms", "1").set("acks", "1");
     let producer: BaseProducer = config.create()?;
     let text = "x".repeat(200);
     for piece in 0.. {
@@ -216,10 +219,9 @@ fn send(kafka: &Kafka, topic: &str, started: Instant, over: &AtomicBool) -> Resu
         if over.load(Ordering::SeqCst) {
             break;
         }
-        for n in 0..LATENCY_RATE / PIECES_PER_SECOND {
+        for _ in 0..LATENCY_RATE / PIECES_PER_SECOND {
             let value = format!("{{\"sent_us\":{},\"text\":\"{text}\"}}", started.elapsed().as_micros());
-            let partition = (n % PARTITIONS as u64) as i32;
-            let record = BaseRecord::<(), str>::to(topic).partition(partition).payload(&value);
+            let record = BaseRecord::<(), str>::to(topic).payload(&value);
             producer.send(record).map_err(|(why, _)| why)?;
         }
         producer.poll(Duration::ZERO);

@@ -42,7 +42,16 @@ impl Kafka {
 
     /// A new one, empty, which may be stopped.
     pub fn start() -> Result<Self> {
-        let kafka = Self { broker: KafkaBroker::start()? };
+        Self::of(KafkaBroker::start()?)
+    }
+
+    /// A new one, empty, to be measured.
+    pub fn start_lasting() -> Result<Self> {
+        Self::of(KafkaBroker::start_lasting()?)
+    }
+
+    fn of(broker: KafkaBroker) -> Result<Self> {
+        let kafka = Self { broker };
         kafka.wait_until_it_answers()?;
         Ok(kafka)
     }

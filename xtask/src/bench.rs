@@ -12,32 +12,37 @@ pub(crate) fn boundary(workspace: &Workspace) -> Result<()> {
 
 /// From files to files.
 pub(crate) fn file(workspace: &Workspace, rows: u64) -> Result<()> {
-    with_binary(workspace, "file", rows)
+    with_binary(workspace, "file", &["--rows", &rows.to_string()])
 }
 
 /// Event time and native operators.
 pub(crate) fn windows(workspace: &Workspace, rows: u64) -> Result<()> {
-    with_binary(workspace, "windows", rows)
+    with_binary(workspace, "windows", &["--rows", &rows.to_string()])
 }
 
 /// User code that keeps state.
 pub(crate) fn state(workspace: &Workspace, rows: u64) -> Result<()> {
-    with_binary(workspace, "state", rows)
+    with_binary(workspace, "state", &["--rows", &rows.to_string()])
 }
 
 /// From a broker to a broker.
 pub(crate) fn kafka(workspace: &Workspace, rows: u64) -> Result<()> {
     install::java()?;
-    with_binary(workspace, "kafka", rows)
+    with_binary(workspace, "kafka", &["--rows", &rows.to_string()])
+}
+
+/// A plugin that changes while a query runs.
+pub(crate) fn swap(workspace: &Workspace) -> Result<()> {
+    with_binary(workspace, "swap", &[])
 }
 
 /// A program that measures the real binary.
-fn with_binary(workspace: &Workspace, name: &str, rows: u64) -> Result<()> {
+fn with_binary(workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<()> {
     install::host()?;
     let mut build = cargo(workspace);
     build.args(["build", "--workspace", "--bins"]);
     shell::run(build)?;
-    start(workspace, name, &["--rows", &rows.to_string()])
+    start(workspace, name, arguments)
 }
 
 /// In the profile of everyday work, whose hot parts are optimised as in a release, and with the features of the whole

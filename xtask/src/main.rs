@@ -82,6 +82,8 @@ enum Bench {
     State,
     /// From topic to topic on a broker of its own: rows a second, and the time from producer to consumer
     Kafka,
+    /// How long a query at full speed pauses when its plugin is swapped
+    Swap,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +111,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { what: Bench::Windows, rows } => bench::windows(&workspace, rows),
         Task::Bench { what: Bench::State, rows } => bench::state(&workspace, rows),
         Task::Bench { what: Bench::Kafka, rows } => bench::kafka(&workspace, rows),
+        Task::Bench { what: Bench::Swap, .. } => bench::swap(&workspace),
         Task::Docs => docs::write(&workspace),
         Task::Ci => shell::run(shell::command(&workspace.root.join(".ci/run"))),
     }

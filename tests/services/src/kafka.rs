@@ -2,7 +2,7 @@
 //! disk, which a crash of the process alone does not need.
 
 use crate::jars::Jars;
-use crate::server::{Server, free_port, java_program};
+use crate::server::{Life, Server, free_port, java_program};
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
 
@@ -15,18 +15,32 @@ const SETTINGS: &str = include_str!("../kafka.properties");
 #[derive(Debug)]
 pub struct KafkaBroker {
     server: Server,
+    life: Life,
 }
 
 impl KafkaBroker {
-    /// A new one, empty, on a free port.
+    /// A new one, empty, on a free port, for a test.
     pub fn start() -> Result<Self> {
-        // Another process may take a port between the look and the start.
-        Self::start_on(free_port()?).or_else(|_| Self::start_on(free_port()?))
+        Self::on_free_port(Life::Short)
     }
 
-    /// A new one, empty, on this port.
+    /// A new one, empty, on a free port, to be measured.
+    pub fn start_lasting() -> Result<Self> {
+        Self::on_free_port(Life::Long)
+    }
+
+    /// A new one, empty, on this port, to be worked with.
     pub fn start_on(port: u16) -> Result<Self> {
-        let broker = Self { server: Server::new("kafka", port)? };
+        Self::new(port, Life::Long)
+    }
+
+    fn on_free_port(life: Life) -> Result<Self> {
+        // Another process may take a port between the look and the start.
+        Self::new(free_port()?, life).or_else(|_| Self::new(free_port()?, life))
+    }
+
+    fn new(port: u16, life: Life) -> Result<Self> {
+        let broker = Self { server: Server::new("kafka", port)?, life };
         let folder = broker.server.folder();
         let settings = SETTINGS
             .replace("{port}", &port.to_string())
@@ -69,6 +83,6 @@ impl KafkaBroker {
     }
 
     fn program(&self, main: &str) -> Result<Command> {
-        java_program(&JARS, main, &["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+        java_program(&JARS, main, self.life, &["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
     }
 }

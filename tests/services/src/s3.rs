@@ -2,7 +2,7 @@
 //! parts. Of two conditional writes at the same moment both may succeed: the tests' harness sees to that.
 
 use crate::jars::Jars;
-use crate::server::{Server, free_port, java_program};
+use crate::server::{Life, Server, free_port, java_program};
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ impl S3Server {
             store.files().display()
         );
         std::fs::write(store.server.folder().join("s3proxy.properties"), settings)?;
-        let mut program = java_program(&JARS, "org.gaul.s3proxy.Main", &["-DLOG_LEVEL=warn"])?;
+        let mut program = java_program(&JARS, "org.gaul.s3proxy.Main", Life::Short, &["-DLOG_LEVEL=warn"])?;
         program.args(["--properties", "s3proxy.properties"]);
         store.server.start(&program)?;
         Ok(store)

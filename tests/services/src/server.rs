@@ -113,10 +113,23 @@ impl Drop for Server {
     }
 }
 
-/// A program for the Java virtual machine, with settings for a quick start and little memory.
-pub(crate) fn java_program(jars: &Jars, main: &str, properties: &[&str]) -> Result<Command> {
+/// How long a server will live: to start soon and to answer soon want different settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Life {
+    /// Minutes: it starts quickly and takes little memory.
+    Short,
+    /// As somebody works with it, or measures it.
+    Long,
+}
+
+/// A program for the Java virtual machine.
+pub(crate) fn java_program(jars: &Jars, main: &str, life: Life, properties: &[&str]) -> Result<Command> {
+    let settings: &[&str] = match life {
+        Life::Short => &["-Xms64m", "-Xmx384m", "-XX:TieredStopAtLevel=1"],
+        Life::Long => &["-Xms512m", "-Xmx1g", "-Xmn256m"],
+    };
     let mut command = Command::new(java()?);
-    command.args(["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+    command.args(settings).args(["-XX:+UseSerialGC", "-Xshare:auto"]);
     command.args(properties).arg("-cp").arg(jars.class_path()?).arg(main);
     Ok(command)
 }

@@ -1,7 +1,7 @@
 //! What librdkafka tells a client beside its answers: log lines, errors of connections, messages that were not delivered.
 
 use super::Status;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
@@ -11,14 +11,24 @@ use rdkafka::producer::ProducerContext;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Of one client.
 pub(crate) struct Context {
     pub(crate) status: Arc<Status>,
     refused: Mutex<Option<String>>,
     last: Mutex<Option<String>>,
-    undelivered: Mutex<Option<Undelivered>>,
+    delivery: Mutex<Delivery>,
+    delivered: Condvar,
     mirror_failed: AtomicBool,
+}
+
+/// What has become of the messages that were handed to a producer.
+#[derive(Default)]
+struct Delivery {
+    /// Those of which nothing is known yet.
+    outstanding: usize,
+    first_lost: Option<Undelivered>,
 }
 
 /// The first message of a micro-batch that the cluster did not take.
@@ -35,7 +45,8 @@ impl Context {
             status: Arc::clone(status),
             refused: Mutex::default(),
             last: Mutex::default(),
-            undelivered: Mutex::default(),
+            delivery: Mutex::default(),
+            delivered: Condvar::new(),
             mirror_failed: AtomicBool::new(false),
         }
     }
@@ -52,12 +63,34 @@ impl Context {
 
     /// Forgets what was not delivered.
     pub(crate) fn begin_delivery(&self) {
-        *self.undelivered.lock() = None;
+        self.delivery.lock().first_lost = None;
+    }
+
+    /// A message is about to be handed to the producer.
+    pub(crate) fn sending(&self) {
+        self.delivery.lock().outstanding += 1;
+    }
+
+    /// The producer did not take it after all.
+    pub(crate) fn not_sent(&self) {
+        let mut delivery = self.delivery.lock();
+        delivery.outstanding = delivery.outstanding.saturating_sub(1);
+    }
+
+    /// Waits until all messages are delivered or one is lost, so long at most. Whether all are.
+    pub(crate) fn wait_for_delivery(&self, limit: Duration) -> bool {
+        let (mut delivery, until) = (self.delivery.lock(), Instant::now() + limit);
+        while delivery.outstanding > 0 && delivery.first_lost.is_none() {
+            if self.delivered.wait_until(&mut delivery, until).timed_out() {
+                break;
+            }
+        }
+        delivery.outstanding == 0
     }
 
     /// The first message since then that was not delivered.
     pub(crate) fn undelivered(&self) -> Option<Undelivered> {
-        self.undelivered.lock().clone()
+        self.delivery.lock().first_lost.clone()
     }
 }
 
@@ -99,13 +132,18 @@ impl ProducerContext for Context {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
-        let Err((failed, message)) = result else { return };
-        let code = failed.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-        // What is thrown away with its transaction is no failure of its own.
-        let mut first = self.undelivered.lock();
-        if first.is_none() {
-            let bytes = message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len);
-            *first = Some(Undelivered { code, topic: message.topic().to_owned(), bytes });
+        let mut delivery = self.delivery.lock();
+        delivery.outstanding = delivery.outstanding.saturating_sub(1);
+        if let Err((failed, message)) = result {
+            // What is thrown away with its transaction is no failure of its own.
+            delivery.first_lost.get_or_insert_with(|| Undelivered {
+                code: failed.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
+                topic: message.topic().to_owned(),
+                bytes: message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len),
+            });
+        }
+        if delivery.outstanding == 0 || delivery.first_lost.is_some() {
+            self.delivered.notify_all();
         }
     }
 }

@@ -10,7 +10,7 @@ use pelton_core::{BatchId, Result};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// How long a call waits for room in the producer's queue, or for deliveries.
 const TURN: Duration = Duration::from_secs(1);
+/// How long before a full queue is looked at again.
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
 /// Answers of the coordinator of transactions.
 const COORDINATOR: Duration = Duration::from_secs(10);
 /// How often a topic is asked for that the brokers may be making.
@@ -43,7 +45,8 @@ pub(super) struct Place {
 
 /// A producer that is ready to write.
 pub(super) struct Session {
-    producer: BaseProducer<Context>,
+    /// A thread of its own hears of deliveries. To poll for them would take a core while it waits.
+    producer: ThreadedProducer<Context>,
     notes: Option<Notes>,
 }
 
@@ -64,7 +67,7 @@ impl Session {
         let mut defaults = vec![
             // Keys go to the partitions to which Kafka's own clients would send them.
             ("partitioner", "murmur2_random"),
-            ("linger.ms", "1"),
+            ("linger.ms", "0.2"),
             ("queue.buffering.max.kbytes", "65536"),
             ("queue.buffering.max.messages", "1000000"),
             ("reconnect.backoff.max.ms", "2000"),
@@ -80,7 +83,7 @@ impl Session {
             None => defaults.push(("message.timeout.ms", "0")),
         }
         let config = options.client.config(&defaults, &fixed)?;
-        let producer: BaseProducer<Context> = client(&config, Context::new(status))?;
+        let producer: ThreadedProducer<Context> = client(&config, Context::new(status))?;
         let session = Self { producer, notes: None };
         if let Some(topic) = options.topic.as_deref().or(place.map(|place| place.topic.as_str())) {
             session.check_topic(topic)?;
@@ -126,7 +129,6 @@ impl Session {
                 return Ok(nth);
             }
         }
-        self.producer.poll(Duration::ZERO);
         self.check_delivered()?;
         Ok(messages.count)
     }
@@ -144,13 +146,17 @@ impl Session {
                 }
                 record.headers = Some(headers);
             }
-            let pause = Duration::from_millis(5);
-            match self.producer.send(record) {
+            self.producer.context().sending();
+            let sent = self.producer.send(record);
+            if sent.is_err() {
+                self.producer.context().not_sent();
+            }
+            match sent {
                 Ok(()) => return Ok(true),
                 Err((KafkaError::MessageProduction(Code::QueueFull), _)) if waited < TURN => {
-                    self.producer.poll(pause);
+                    std::thread::sleep(ROOM_PAUSE);
                     self.check_delivered()?;
-                    waited += pause;
+                    waited += ROOM_PAUSE;
                 }
                 Err((KafkaError::MessageProduction(Code::QueueFull), _)) => return Ok(false),
                 Err((failed, _)) => {
@@ -164,15 +170,9 @@ impl Session {
 
     /// Waits for deliveries; whether all messages are delivered.
     pub(super) fn deliver(&self) -> Result<bool, Failure> {
-        // The call takes its time to the end even if all is delivered before: so it has little.
-        let turn = Duration::from_millis(1);
-        let mut waited = Duration::ZERO;
-        while self.producer.in_flight_count() > 0 && waited < TURN {
-            self.producer.poll(turn);
-            waited += turn;
-        }
+        let are_delivered = self.producer.context().wait_for_delivery(TURN);
         self.check_delivered()?;
-        Ok(self.producer.in_flight_count() == 0)
+        Ok(are_delivered)
     }
 
     /// The first message that was not delivered.

@@ -71,6 +71,9 @@ impl Session {
             ("queue.buffering.max.kbytes", "65536"),
             ("queue.buffering.max.messages", "1000000"),
             ("reconnect.backoff.max.ms", "2000"),
+            // A transaction may begin when the brokers have written the end of the one before: moments later. The pauses
+            // double.
+            ("retry.backoff.ms", "5"),
             ("socket.nagle.disable", "true"),
         ];
         let mut fixed = vec![("enable.idempotence", "true")];

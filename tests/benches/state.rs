@@ -8,8 +8,11 @@
     reason = "a benchmark prints, and reads the clock"
 )]
 
-use anyhow::{Context, Result};
-use pelton_tests::{BID_SCHEMA, BidFormat, Pelton, plugin, target_folder, write_bids};
+use anyhow::Result;
+use pelton_tests::{
+    BID_SCHEMA, Pelton, bench_folder, bids, last_json, made_once, micro_batch_ms, number, percentile, plugin,
+    remove,
+};
 use serde_json::Value;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -32,14 +35,8 @@ const NATIVE: &str = "  - sql: SELECT user, count(*) AS n, sum(price) AS total F
 fn main() -> Result<()> {
     let rows = number("--rows", 1_000_000)?;
     let users_max = number("--users-max", 10_000_000)?;
-    let folder = target_folder()?.join("bench");
-    std::fs::create_dir_all(&folder)?;
-    let input = folder.join(format!("bids-json-{rows}"));
-    if !input.join("done").is_file() {
-        eprintln!("generating {rows} bids");
-        let bytes = write_bids(&input, BidFormat::Json, rows)?;
-        std::fs::write(input.join("done"), bytes.to_string())?;
-    }
+    let folder = bench_folder()?;
+    let input = bids(&folder, rows)?;
     println!(
         "{rows} bids in files of 250,000, one a micro-batch; medians of {RUNS} runs, rows/s; peak memory of Wasm\n"
     );
@@ -48,8 +45,10 @@ fn main() -> Result<()> {
     for users in sizes.clone() {
         for (name, user) in DISTRIBUTIONS {
             let user = user.replace("{users}", &users.to_string());
-            let ((wasm, peak), (native, _)) =
-                (rate(&input, &folder, &user, PLUGIN)?, rate(&input, &folder, &user, NATIVE)?);
+            let ((wasm, peak), (native, _)) = (
+                rate(&input, BID_SCHEMA, &folder, &user, PLUGIN)?,
+                rate(&input, BID_SCHEMA, &folder, &user, NATIVE)?,
+            );
             let label = format!("{users} {name}");
             println!("{label:<28} {wasm:>12.0} {native:>12.0} {:>7.2} {peak:>9}", wasm / native);
         }
@@ -62,49 +61,54 @@ fn main() -> Result<()> {
     for users in sizes {
         small(users, &folder)?;
     }
-    budget(&input, &folder, rows)
+    budget(&folder, rows)
 }
 
 /// How many times the memory that it is given the state would take.
 const TIMES_BUDGET: u64 = 5;
+/// Rows of a micro-batch: few, so that the work on it takes little beside the state.
+const BUDGET_ROWS: u64 = 20_000;
 
-/// A user a row, so that the state is as large as it can be: without a bound, then with a fifth of what that took. What a
-/// run takes with few users is not the state's.
-fn budget(input: &Path, folder: &Path, rows: u64) -> Result<()> {
+/// A user a row, so that the state is as large as it can be: a part of the users and all of them without a bound, which
+/// tells what their state takes and what all else does; then all with a fifth of the memory that they would take.
+fn budget(folder: &Path, rows: u64) -> Result<()> {
+    let users = (4 * rows).max(1_000_000).next_multiple_of(BUDGET_ROWS);
+    let input = folder.join(format!("each-{users}"));
+    made_once(&input, || {
+        (0..users / BUDGET_ROWS).try_for_each(|batch| {
+            let rows = batch * BUDGET_ROWS..(batch + 1) * BUDGET_ROWS;
+            write_users(&input.join(format!("part-{batch:05}.json")), rows)
+        })
+    })?;
+    let schema = "\"user long, price long, date_time timestamp\"";
     let run = |users: u64, memory: &str| {
-        let user = format!("(price * 10000 + auction * 7 + bidder) % {users}");
-        let step = format!("{PLUGIN}state: {{memory: {memory}}}\n");
-        rate(input, folder, &user, &step)
+        // An odd factor: all users are told apart, and come in no order.
+        let user = format!("user * 2654435761 % 4294967296 % {users}");
+        rate(&input, schema, folder, &user, &format!("{PLUGIN}state: {{memory: {memory}}}\n"))
     };
-    let (_, other) = run(1000, "64GiB")?;
-    let (_, whole) = run(rows.max(1_000_000), "64GiB")?;
-    let whole = whole.saturating_sub(other);
-    let given = (whole / TIMES_BUDGET).max(1);
-    let (rate, taken) = run(rows.max(1_000_000), &format!("{}KiB", given * 1_000_000 / 1024))?;
+    let all = 1 << 32;
+    let ((_, few), (_, whole)) = (run(users / 10, "64GiB")?, run(all, "64GiB")?);
+    let state = whole.saturating_sub(few) * 10 / 9;
+    let given = (state / TIMES_BUDGET).max(1);
+    let (rate, taken) = run(all, &format!("{}KiB", given * 1_000_000 / 1024))?;
+    let other = whole.saturating_sub(state);
     let taken = taken.saturating_sub(other);
     println!(
-        "\na state of {whole} MB that is given {given} MB takes {taken} MB ({:.2} of them) at {rate:.0} rows/s; all else {other} MB",
+        "\na state of {state} MB that is given {given} MB takes {taken} MB ({:.2} of them) at {rate:.0} rows/s; all else {other} MB",
         taken as f64 / given as f64
     );
     Ok(())
 }
 
-/// `--name N`; cargo's own arguments are passed over.
-fn number(name: &str, default: u64) -> Result<u64> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let given = arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
-    given.map_or(Ok(default), |text| text.parse().with_context(|| format!("{name} wants a number")))
-}
-
 /// The median of the rows a second, and the peak of memory in megabytes.
-fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64)> {
+fn rate(input: &Path, schema: &str, folder: &Path, user: &str, step: &str) -> Result<(f64, u64)> {
     let run = folder.join("run");
     let file = folder.join("pipeline.yaml");
     std::fs::write(
         &file,
         format!(
             "name: bench\nplugins: {{bench: {}}}\nsources:\n  bids:\n    connector: file\n    path: {}/*.json\n    format: \
-             json\n    schema: {BID_SCHEMA}\n    max_files_per_trigger: 1\n    watermark: {{column: date_time, delay: 3 \
+             json\n    schema: {schema}\n    max_files_per_trigger: 1\n    watermark: {{column: date_time, delay: 3 \
              seconds}}\nsteps:\n  - select: [\"{user} AS user\", price, date_time]\n{step}output_mode: update\nsink: \
              {{connector: console, num_rows: 1}}\ncheckpoint: {}/checkpoint\n",
             plugin("bench.wasm")?.display(),
@@ -117,7 +121,7 @@ fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64
         remove(&run)?;
         let arguments = ["run", "--trigger", "available_now", "--progress", "none", "--summary", "json"];
         let (finished, peak) = Pelton::new(arguments)?.arg(&file).succeed_measured()?;
-        let summary = last_json(&finished.stderr).context("no summary")?;
+        let summary = last_json(&finished.stderr)?;
         let of = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
         runs.push((of(&summary["rows_in"]) / of(&summary["seconds"]), peak / 1_000_000));
     }
@@ -125,31 +129,18 @@ fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64
     Ok(runs[RUNS / 2])
 }
 
-fn last_json(text: &str) -> Option<Value> {
-    text.lines().rev().find_map(|line| serde_json::from_str(line).ok())
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    Ok(())
-}
-
 /// First all users, then small micro-batches over some of them, then a restart.
 fn small(users: u64, folder: &Path) -> Result<()> {
     let input = folder.join(format!("users-{users}"));
-    if !input.join("done").is_file() {
-        remove(&input)?;
-        std::fs::create_dir_all(&input)?;
+    made_once(&input, || {
         write_users(&input.join("part-000.json"), 0..users)?;
         for batch in 0..SMALL_BATCHES {
             let rows =
                 (0..SMALL_ROWS).map(|row| (batch * SMALL_ROWS + row).wrapping_mul(0x9e37_79b9) % users);
             write_users(&input.join(format!("part-{:03}.json", batch + 1)), rows)?;
         }
-        std::fs::write(input.join("done"), "")?;
-    }
+        Ok(())
+    })?;
     let (file, run): (PathBuf, PathBuf) = (folder.join("pipeline.yaml"), folder.join("run"));
     remove(&run)?;
     std::fs::write(
@@ -166,20 +157,15 @@ fn small(users: u64, folder: &Path) -> Result<()> {
     )?;
     let arguments = ["run", "--trigger", "available_now", "--progress", "json", "--summary", "none"];
     let finished = Pelton::new(arguments)?.arg(&file).succeed()?;
-    let batches = finished.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let small = batches.filter(|batch| batch["num_input_rows"].as_u64() == Some(SMALL_ROWS));
-    let mut times: Vec<f64> =
-        small.filter_map(|batch| batch["duration_ms"]["trigger_execution"].as_f64()).collect();
-    times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+    let times = micro_batch_ms(&finished.stderr, SMALL_ROWS);
     let written = delta_bytes(&run.join("state/deltas"), SMALL_BATCHES)? as f64;
     let started = Instant::now();
     Pelton::new(arguments)?.arg(&file).succeed()?;
     let restart = started.elapsed().as_secs_f64();
     println!(
         "{users:<28} {:>9.2} {:>9.2} {:>9.0} {restart:>9.2}",
-        at(0.5),
-        at(0.99),
+        percentile(&times, 0.5),
+        percentile(&times, 0.99),
         written / (SMALL_BATCHES * SMALL_ROWS) as f64
     );
     Ok(())

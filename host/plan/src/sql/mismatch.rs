@@ -171,9 +171,13 @@ fn wanted(message: &str) -> Vec<String> {
 
 /// `1 argument` and how many there were, if that is all that is wrong.
 fn wrong_count(message: &str) -> Option<(String, String)> {
-    let (_, rest) = message.split_once("expects ")?;
-    let (wanted, rest) = rest.split_once(" arguments but received ")?;
-    let found: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let after = |words: &str| message.split_once(words).map(|(_, rest)| number(rest));
+    let (wanted, found) = match (after("expects "), after(" was called with ")) {
+        (Some(wanted), _) => (wanted, after(" arguments but received ")?),
+        (None, Some(found)) => (after(" It requires only ")?, found),
+        (None, None) => return None,
+    };
     let plural = if wanted == "1" { "" } else { "s" };
     wanted.parse::<usize>().ok().map(|_| (format!("{wanted} argument{plural}"), found))
 }

@@ -103,6 +103,7 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
         ("size(carrier)", 16, "size() does not take string; CAST the arguments"),
         ("to_json(distance)", 16, "to_json() takes a struct, a map or an array, not int"),
         ("avg(ts)", 16, "avg() takes a number, not timestamp"),
+        ("max(distance, distance)", 16, "max() takes 1 argument, not 2"),
         ("sum(sum(distance))", 16, "an aggregate function cannot stand inside another"),
         ("CAST(ar AS int)", 9, "array<struct<x: int>> cannot be cast to int"),
         ("CAST(distance AS foo)", 33, "there is no type 'foo'"),

@@ -98,6 +98,7 @@ pub(crate) struct QueryStatus {
     /// How far it is behind the time of day.
     pub(crate) watermark_delay_seconds: Option<f64>,
     /// Its sources by name, as the last micro-batch of this run has left them.
+    #[serde(default)]
     pub(crate) sources: BTreeMap<String, SourceStatus>,
     /// Rows of state, over all operators.
     pub(crate) state_rows: u64,

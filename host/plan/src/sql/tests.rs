@@ -105,7 +105,7 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
         ("avg(ts)", 16, "avg() takes a number, not timestamp"),
         ("max(distance, distance)", 16, "max() takes 1 argument, not 2"),
         ("sum(sum(distance))", 16, "an aggregate function cannot stand inside another"),
-        ("CAST(ar AS int)", 9, "array<struct<x: int>> cannot be cast to int"),
+        ("CAST(ar AS int)", 8, "array<struct<x: int>> cannot be cast to int"),
         ("CAST(distance AS foo)", 33, "there is no type 'foo'"),
     ] {
         assert_eq!(told(expr), format!("p.yaml:5:{column}: {wanted}"), "{expr}");

@@ -172,10 +172,11 @@ fn unknown_type(message: &str) -> Option<&str> {
     message.strip_prefix("Unsupported SQL type ")
 }
 
-/// The column that DataFusion misses: `… column "input.a" must appear in the GROUP BY clause …`.
+/// The column that DataFusion misses: `… column "input.a" must appear in the GROUP BY clause …`, of HAVING without quotes.
 fn ungrouped(message: &str) -> Option<String> {
     let before = message.split_once("must appear in the GROUP BY clause")?.0;
-    let name = before.rsplit('"').nth(1)?;
+    let of_having = || before.trim_end().strip_prefix("HAVING clause references: ");
+    let name = before.rsplit('"').nth(1).or_else(of_having)?;
     Some(name.rsplit('.').next().unwrap_or(name).to_owned())
 }
 

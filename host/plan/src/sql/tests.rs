@@ -112,6 +112,10 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
     }
     let condition = error("- filter: distance\n");
     assert_eq!(first_line(&condition), "p.yaml:5:11: a condition must be boolean, not int");
+    let having =
+        error("- sql: SELECT carrier, count(*) AS n FROM input GROUP BY carrier HAVING distance > 1\n");
+    let wanted = "the column 'distance' is neither a key of GROUP BY nor inside an aggregate function";
+    assert_eq!(first_line(&having), format!("p.yaml:5:73: {wanted}"));
     let sides = error("- sql: SELECT distance FROM input UNION ALL SELECT ts FROM input\n");
     let wanted =
         "the column 'distance' is int on one side of UNION and timestamp on the other; CAST one of them";

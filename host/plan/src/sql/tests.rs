@@ -117,8 +117,7 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
     let wanted = "the column 'distance' is neither a key of GROUP BY nor inside an aggregate function";
     assert_eq!(first_line(&having), format!("p.yaml:5:73: {wanted}"));
     let sides = error("- sql: SELECT distance FROM input UNION ALL SELECT ts FROM input\n");
-    let wanted =
-        "the column 'distance' is int on one side of UNION and timestamp on the other; CAST one of them";
+    let wanted = "the column 'ts' is int on one side of UNION and timestamp on the other; CAST one of them";
     assert_eq!(first_line(&sides), format!("p.yaml:5:35: {wanted}"));
 }
 

@@ -15,17 +15,20 @@ pub(super) struct Mismatch {
     pub(super) at: Option<String>,
 }
 
+/// From what a message names to the sentence.
+type Sentence = fn(&Captures<'_>) -> Mismatch;
+
 /// A form of message, and what it becomes.
 struct Form {
     pattern: Regex,
-    sentence: fn(&Captures<'_>) -> Mismatch,
+    sentence: Sentence,
 }
 
 /// What makes types fit.
 const REMEDY: &str = "CAST one of them";
 
 static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
-    let forms: [(&str, fn(&Captures<'_>) -> Mismatch); 13] = [
+    let forms: [(&str, Sentence); 13] = [
         (r"^Cannot coerce arithmetic expression (.+) ([-+*/%]) (.+) to valid types", |found| {
             let (left, op, right) = (of_type(&found[1]), &found[2], of_type(&found[3]));
             at(op, format!("{op} does not take {left} and {right}; {REMEDY}"))

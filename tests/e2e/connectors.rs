@@ -220,3 +220,54 @@ fn dead_letters_are_fed_back_once_when_the_pipeline_is_mended() -> Result<()> {
     ensure!(letters(&["replay"])?.contains("nothing to feed back"));
     Ok(())
 }
+
+/// Two sources read the same three rows, the last of which is late.
+fn late_rows(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder.join("in"))?;
+    for (number, time) in ["12:00", "12:30", "09:00"].iter().enumerate() {
+        let row = format!("{{\"k\": \"x\", \"ts\": \"2026-01-01T{time}:00Z\"}}\n");
+        std::fs::write(folder.join(format!("in/{number}.jsonl")), row)?;
+    }
+    let shown = folder.display();
+    let source = format!(
+        "{{connector: file, path: '{shown}/in/*.jsonl', format: json, schema: 'k string, ts timestamp', \
+         max_files_per_trigger: 1, watermark: {{column: ts, delay: 1 minute}}}}"
+    );
+    let path = folder.join("pipeline.yaml");
+    let text = format!(
+        "name: query\nsources:\n  a: {source}\n  b: {source}\ncheckpoint: '{shown}/checkpoint'\nsteps:\n  - sql: SELECT k, ts \
+         FROM a UNION ALL SELECT k, ts FROM b\n  - sql: SELECT k, window(ts, '10 minutes') AS w, count(*) AS n FROM input \
+         GROUP BY 1, 2\non_late: dead_letter\noutput_mode: update\nsink: {{connector: memory}}\n"
+    );
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+#[test]
+fn what_is_not_fed_back_is_told_and_a_letter_goes_back_to_one_source() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = late_rows(folder.path())?;
+    run(&file)?.args(["--trigger", "available_now"]).succeed()?;
+    let replay = |arguments: &[&str]| {
+        let replay = Pelton::new(["dead-letters", "replay"])?.args(arguments).arg(&file);
+        replay.succeed().map(|said| said.stdout)
+    };
+    let nothing = replay(&[])?;
+    for words in
+        ["nothing to feed back: there are no malformed ones", "left where they are: 2 late", "--kind"]
+    {
+        ensure!(nothing.contains(words), "no '{words}' in\n{nothing}");
+    }
+    ensure!(nothing.contains("late again"), "and why: {nothing}");
+    let json: serde_json::Value = serde_json::from_str(&replay(&["--dry-run", "--format", "json"])?)?;
+    ensure!(json == serde_json::json!({"dry_run": true, "replayed": {}, "left": {"late": 2}}), "{json}");
+    let unclear = Pelton::new(["dead-letters", "replay", "--kind", "late"])?.arg(&file).output()?;
+    ensure!(unclear.code == Some(2) && unclear.stderr.contains("--source"), "{unclear:?}");
+    ensure!(replay(&["--kind", "late", "--source", "a"])?.contains("go back to 'a': 2"));
+    let again = replay(&["--kind", "late", "--source", "b"])?;
+    ensure!(again.contains("nothing to feed back: the late ones (2) were fed back before"), "{again}");
+    run(&file)?.args(["--trigger", "available_now"]).succeed()?;
+    let shown = Pelton::new(["dead-letters", "ls"])?.arg(&file).succeed()?.stdout;
+    ensure!(shown.lines().count() == 3, "they are late again, in a micro-batch of their own:\n{shown}");
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! Generated pages are what the program would generate now; documents keep their promises of size.
 
 use anyhow::{Context, Result, ensure};
-use pelton_tests::{Pelton, repository};
+use pelton_tests::{Pelton, plugin, repository};
 
 fn is_current(page: &str, format: &str) -> Result<()> {
     let generated = Pelton::new(["schema", "--format", format])?.succeed()?.stdout;
@@ -63,6 +63,37 @@ fn the_chapter_on_time_shows_what_runs() -> Result<()> {
     let others: Vec<String> = fragments.iter().filter(|fragment| !runs(fragment)).cloned().collect();
     ensure!(fragments.len() > 10, "only {} fragments found", fragments.len());
     ensure!(others.is_empty(), "in no script of examples/tests:\n{}", others.join("\n"));
+    Ok(())
+}
+
+/// What the page on the contract quotes is what is said.
+#[test]
+fn the_page_on_the_contract_quotes_what_is_said() -> Result<()> {
+    let page = std::fs::read_to_string(repository().join("docs/contract.md"))?;
+    let quotes: Vec<&str> =
+        page.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let folder = tempfile::tempdir()?;
+    let inspect = |path: &std::path::Path| Pelton::new(["plugin", "inspect"])?.arg(path).output();
+    let mut said = inspect(&plugin("flights-rust.wasm")?)?.stdout;
+    let describes = |version: &str| format!("(export \"pelton:plugin/describe@{version}#describe\")");
+    let asks = "(import \"pelton:plugin/queue@0.1.0\" \"send\" (func))";
+    for (name, import, describe) in [
+        ("future", "", describes("0.9.0")),
+        ("past", "", describes("0.0.9")),
+        ("asks", asks, describes("0.1.0")),
+    ] {
+        let path = folder.path().join(format!("{name}.wat"));
+        let text = format!(
+            "(module {import} (memory (export \"memory\") 1) (func {describe} (result i32) i32.const 0))"
+        );
+        std::fs::write(&path, text)?;
+        let refused = inspect(&path)?;
+        ensure!(refused.code == Some(2), "{refused:?}");
+        said.push_str(&refused.stderr);
+    }
+    ensure!(quotes.len() == 4, "{quotes:#?}");
+    let others: Vec<_> = quotes.iter().filter(|quote| !said.contains(*quote)).collect();
+    ensure!(others.is_empty(), "not said: {others:#?}\nbut\n{said}");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use pelton_tests::{Finished, Pelton, committed_rows, plugin};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A pipeline over numbered JSON lines in `folder/in`, with the given steps, to `folder/out`.
@@ -206,4 +207,56 @@ fn a_sink_function_gets_the_rows_and_its_refusal_ends_the_query_with_its_words()
     // After a way out the micro-batch comes again, with the function as it is.
     let again = run(&bad)?.args(["--trigger", "available_now"]).output()?;
     refused(&again, 1, &["-25 is negative"])
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_ends_a_run_whose_reader_does_not_read() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir_all(folder.path().join("in"))?;
+    let lines: String = (0..200_000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    std::fs::write(folder.path().join("in/0.jsonl"), lines)?;
+    let file = pipeline(folder.path(), "one", "sink: {connector: console, format: json}")?;
+    let (reader, writer) = std::io::pipe()?;
+    let mut blocked = run(&file)?.start_to(writer, Stdio::null())?;
+    let begun = folder.path().join("checkpoint-one/offsets/0");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !begun.is_file() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = blocked.id().to_string();
+    let terminate = || -> Result<()> {
+        let sent = Command::new("kill").args(["-TERM", &id]).status()?;
+        ensure!(sent.success(), "it could not be told to end");
+        Ok(())
+    };
+    terminate()?;
+    std::thread::sleep(Duration::from_millis(500));
+    let (told, waits) = (terminate(), blocked.try_wait()?.is_none());
+    let patience = Instant::now() + Duration::from_secs(10);
+    while blocked.try_wait()?.is_none() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = blocked.try_wait()?;
+    let _ = blocked.kill();
+    drop(reader);
+    told?;
+    ensure!(waits, "the first signal lets the micro-batch come to its end");
+    ensure!(ended.and_then(|status| status.code()) == Some(0), "{ended:?}");
+    ensure!(!folder.path().join("checkpoint-one/commits/0").exists(), "it is run again at the next start");
+    Ok(())
+}
+
+#[test]
+fn a_run_goes_on_when_nobody_reads_what_it_tells() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let file = pipeline(folder.path(), "one", &to_file(folder.path(), "one"))?;
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let told = ["--trigger", "available_now", "--progress", "json"];
+    let run = run(&file)?.args(told).env("PELTON_LOG", "debug").start_to(Stdio::null(), writer)?.wait()?;
+    ensure!(run.code() == Some(0), "{run}");
+    ensure!(committed_rows(&folder.path().join("out-one"))?.len() == 30);
+    Ok(())
 }

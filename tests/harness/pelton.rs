@@ -146,6 +146,12 @@ impl Pelton {
         self.command.spawn().context("cannot start pelton")
     }
 
+    /// Starts it and goes on; its output goes there.
+    pub fn start_to(mut self, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> Result<Child> {
+        self.command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        self.command.spawn().context("cannot start pelton")
+    }
+
     /// Starts it and goes on.
     pub fn start(mut self) -> Result<Child> {
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -159,9 +159,9 @@ impl Checkpoint {
     pub fn source_files(&self, source: &str) -> Arc<dyn FileManager> {
         self.files.subtree(&format!("{}/{source}", layout::SOURCES))
     }
-    /// The dead letters that are fed back to a source.
-    pub fn replay_files(&self, source: &str) -> Arc<dyn FileManager> {
-        self.files.subtree(&format!("{}/{source}", layout::REPLAYS))
+    /// The dead letters that are fed back to sources.
+    pub fn replay_files(&self) -> Arc<dyn FileManager> {
+        self.files.subtree(layout::REPLAYS)
     }
     /// The tree for the sink's own log.
     pub fn sink_files(&self) -> Arc<dyn FileManager> {

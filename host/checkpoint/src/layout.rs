@@ -37,7 +37,7 @@ pub const PLUGINS: &str = "plugins";
 /// Rows that did not reach the sink.
 pub const DEAD_LETTERS: &str = "dead-letters";
 
-/// Dead letters that are fed back, one directory a source.
+/// Dead letters that are fed back to sources.
 pub const REPLAYS: &str = "replays";
 
 /// `offsets/17`, `commits/17`.

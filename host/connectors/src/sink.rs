@@ -4,20 +4,20 @@
 //! whole micro-batches; none reads the clock, and the file sink reaches storage by [`pelton_core::FileManager`] alone.
 
 pub mod console;
+mod drawn;
 pub mod file;
 pub mod kafka;
 pub mod memory;
 pub mod plugin;
 pub mod postgres;
-mod table;
 
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
+pub use drawn::DrawnTable;
 pub use file::{CommittedFile, FileSink, FileSinkOptions, Rollover, committed_files};
 pub use kafka::{KafkaSink, KafkaSinkOptions};
 pub use memory::MemorySink;
 pub use plugin::PluginSink;
 pub use postgres::{PostgresSink, PostgresSinkOptions};
-pub use table::DrawnTable;
 
 use std::num::NonZero;
 

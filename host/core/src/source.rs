@@ -75,6 +75,8 @@ pub struct Backlog {
     pub bytes: Option<u64>,
     /// Files.
     pub files: Option<u64>,
+    /// When the oldest of it came: a file's time of modification, a record's timestamp; milliseconds since the Unix epoch.
+    pub oldest_ms: Option<i64>,
 }
 
 /// A part of a source that has its own order of events. Kafka's word; Flink calls it a split.

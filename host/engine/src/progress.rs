@@ -210,7 +210,7 @@ pub struct SourceProgress {
 }
 
 /// How far behind a source the query is after the micro-batch; by the names of Spark's metrics where it has them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct SourceMetrics {
     /// Records that were there and are not read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,12 +221,21 @@ pub struct SourceMetrics {
     /// Files that were there and are not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_files_outstanding: Option<u64>,
+    /// When the oldest of them came, ISO 8601 in UTC: a file's time of modification, a record's timestamp.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_outstanding: Option<String>,
 }
 
 impl SourceMetrics {
     /// The source counts nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// All that was there is read, as far as the source counts.
+    pub fn is_caught_up(&self) -> bool {
+        let counts = [self.num_records_outstanding, self.num_bytes_outstanding, self.num_files_outstanding];
+        self.oldest_outstanding.is_none() && !self.is_empty() && counts.into_iter().flatten().all(|n| n == 0)
     }
 }
 
@@ -236,6 +245,7 @@ impl From<Backlog> for SourceMetrics {
             num_records_outstanding: backlog.records,
             num_bytes_outstanding: backlog.bytes,
             num_files_outstanding: backlog.files,
+            oldest_outstanding: backlog.oldest_ms.map(iso8601),
         }
     }
 }

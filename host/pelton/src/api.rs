@@ -26,7 +26,7 @@ mod token;
 mod totals;
 
 pub(crate) use registry::{Registry, Running};
-pub(crate) use status::{PluginStatus, QueryState, QueryStatus};
+pub(crate) use status::{PluginStatus, QueryState, QueryStatus, SourceStatus};
 
 use crate::cli::ApiArgs;
 use discovery::{Announced, Announcement};

@@ -436,7 +436,7 @@ fn with_replays(
     recovered: &Recovered,
 ) -> Result<Vec<(String, Arc<dyn Source>)>> {
     let with_replays = |(name, source): (String, Arc<dyn Source>)| {
-        let log = ReplayLog::new(recovered.checkpoint().replay_files(&name));
+        let log = ReplayLog::new(recovered.checkpoint().replay_files());
         let source: Arc<dyn Source> = Arc::new(ReplaySource::new(&name, source, log)?);
         Ok((name, source))
     };

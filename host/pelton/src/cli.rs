@@ -128,6 +128,32 @@ pub(crate) struct PipelineArgs {
     pub(crate) fresh_instances: bool,
 }
 
+/// The pipeline file of a command that looks at one query, and what the command line changes in it.
+#[derive(Debug, Args)]
+pub(crate) struct OnePipeline {
+    /// The pipeline file (YAML or JSON)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Set a value of the file: a path of keys, joined by dots
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Take a plugin from another file than the pipeline file says
+    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
+    plugins: Vec<(String, String)>,
+}
+
+impl OnePipeline {
+    /// The pipeline that is meant.
+    pub(crate) fn pipeline(&self) -> PipelineArgs {
+        PipelineArgs {
+            files: vec![self.file.clone()],
+            set: self.set.clone(),
+            plugins: self.plugins.clone(),
+            fresh_instances: false,
+        }
+    }
+}
+
 /// How rows are printed on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {

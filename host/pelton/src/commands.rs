@@ -26,6 +26,15 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
     written(writeln!(std::io::stdout().lock(), "{line}")).map(|_| ())
 }
 
+/// A text of unknown origin on one line: a terminal would obey what controls it.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let visible = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(visible).collect()
+}
+
 /// Whether to go on after writing to stdout: not if the reader has gone.
 pub(crate) fn written(result: std::io::Result<()>) -> Result<bool> {
     match result {
@@ -43,4 +52,14 @@ pub(crate) fn runtime(threads: Option<u16>) -> Result<tokio::runtime::Runtime> {
     }
     let started = builder.enable_all().build();
     started.map_err(|why| Error::unavailable(format!("cannot start the worker threads: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing_by_a_row() {
+        assert_eq!(on_one_line("a\u{1b}[2J\n\u{9b}é"), r"a\u{1b}[2J\n\u{9b}é");
+    }
 }

@@ -32,7 +32,7 @@ pub use logical::{
 pub use physical::{
     NativeRun, PhysicalInput, PhysicalPlan, PhysicalStep, PluginFilter, PluginTransform, RowOperation,
 };
-pub use sql::{Plugins, evaluation_error};
+pub use sql::{Plugins, evaluation_error, expression_name};
 
 /// The most rows that a batch between parts has.
 pub const ROWS_PER_BATCH_MAX: usize = 8192;

@@ -185,7 +185,17 @@ pub(crate) fn check_version(version: &str) -> Result<()> {
     Err(Error::invalid(format!(
         "it was built for version {version} of the contract {PACKAGE}; this host knows {known}"
     ))
-    .hint("build it with the SDK of this version, or use a newer Pelton"))
+    .hint(match is_newer(version) {
+        true => "use a newer Pelton, or build the plugin with the SDK of this one",
+        false => "build the plugin anew, with the SDK of this Pelton",
+    }))
+}
+
+/// Whether a version of the contract is beyond those that this host knows.
+fn is_newer(version: &str) -> bool {
+    let numbers =
+        |version: &str| -> Vec<u64> { version.split('.').map_while(|number| number.parse().ok()).collect() };
+    CONTRACT_VERSIONS.iter().all(|known| numbers(version) > numbers(known))
 }
 
 /// The refusal of a file that is no plugin.
@@ -219,6 +229,14 @@ mod tests {
     fn refusal(bytes: &[u8]) -> String {
         let wrapped = binary(bytes).and_then(|(_, binary)| wrap(&binary));
         wrapped.expect_err("refused").message().to_owned()
+    }
+
+    #[test]
+    fn the_way_out_depends_on_which_side_is_newer() {
+        let hint = |version| check_version(version).unwrap_err().hint_text().unwrap_or_default().to_owned();
+        assert!(hint("0.10.0").starts_with("use a newer Pelton"));
+        assert!(hint("0.0.9").starts_with("build the plugin anew"));
+        assert!(check_version("0.1.0").is_ok());
     }
 
     #[test]

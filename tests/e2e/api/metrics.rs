@@ -4,6 +4,9 @@ use super::Place;
 use anyhow::{Context, Result, ensure};
 use pelton_tests::repository;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
 
 /// A sample: its name, its labels, its value.
 struct Sample<'a> {
@@ -54,6 +57,9 @@ fn prometheus_reads_what_the_query_has_done() -> Result<()> {
         ("pelton_query_state", "query=\"totals\",state=\"waiting\"", 1.0),
         ("pelton_query_state", "query=\"totals\",state=\"failed\"", 0.0),
         ("pelton_source_rows_total", "query=\"totals\",source=\"numbers\"", 40.0),
+        ("pelton_source_backlog_files", "query=\"totals\",source=\"numbers\"", 0.0),
+        ("pelton_source_backlog_bytes", "query=\"totals\",source=\"numbers\"", 0.0),
+        ("pelton_source_lag_seconds", "query=\"totals\",source=\"numbers\"", 0.0),
         ("pelton_sink_rows_total", of_query, 2.0),
         ("pelton_plugin_rows_total", "query=\"totals\",plugin=\"flights\"", 40.0),
         ("pelton_state_rows", "query=\"totals\",operator=\"sql.aggregate\"", 1.0),
@@ -64,6 +70,42 @@ fn prometheus_reads_what_the_query_has_done() -> Result<()> {
     }
     for name in ["pelton_watermark_delay_seconds", "pelton_last_commit_timestamp_seconds"] {
         ensure!(value(&samples, name, of_query)? > 0.0, "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_waits_in_a_source_is_told_in_files_bytes_and_seconds() -> Result<()> {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let place = Place::new()?;
+    let input = place.path().join("in");
+    for number in 0..3_u32 {
+        let file = File::create(input.join(format!("{number}.jsonl")))?;
+        (&file).write_all(b"{\"n\": 20, \"at\": \"2026-01-01T00:00:00Z\"}\n")?;
+        file.set_modified(SystemTime::now() - HOUR * (3 - number))?;
+    }
+    let pipeline = place.pipeline("totals", "a")?;
+    let text = std::fs::read_to_string(&pipeline)?.replace("schema:", "max_files_per_trigger: 1, schema:");
+    std::fs::write(&pipeline, format!("{text}trigger: {{processing_time: 1000 days}}\n"))?;
+    let run = place.start(&[], &[&pipeline])?;
+    let query =
+        run.until("totals", |query| query["state"] == "waiting" && query["counts"]["batches"] == 1)?;
+    let (source, bytes) = (&query["sources"]["numbers"], 2 * 40);
+    ensure!(source["backlog_files"] == 2 && source["backlog_bytes"] == bytes, "{query:#}");
+    ensure!(source["backlog_rows"].is_null(), "nobody counts them: {query:#}");
+    let of_the_second = |lag: f64| (7200.0..7260.0).contains(&lag);
+    ensure!(source["lag_seconds"].as_f64().is_some_and(of_the_second), "{query:#}");
+    let text = run.http.get("/metrics")?.body;
+    let (samples, of_source) = (parse(&text)?.1, "query=\"totals\",source=\"numbers\"");
+    ensure!(value(&samples, "pelton_source_backlog_files", of_source)? == 2.0, "{text}");
+    ensure!(value(&samples, "pelton_source_backlog_bytes", of_source)? == f64::from(bytes), "{text}");
+    ensure!(of_the_second(value(&samples, "pelton_source_lag_seconds", of_source)?), "{text}");
+    ensure!(value(&samples, "pelton_source_backlog_rows", of_source).is_err(), "nobody counts them: {text}");
+    let progress = run.http.get("/queries/totals/progress")?.json()?;
+    ensure!(progress[0]["sources"][0]["metrics"]["oldest_outstanding"].is_string(), "{progress:#}");
+    let shown = place.pelton(["status", "totals"])?.succeed()?.stdout;
+    for words in ["LAG", "2 hours", "2 files, 80 B wait, the oldest for 2 hours"] {
+        ensure!(shown.contains(words), "no '{words}' in\n{shown}");
     }
     Ok(())
 }

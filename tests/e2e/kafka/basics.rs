@@ -77,6 +77,26 @@ fn a_tombstone_is_a_row_of_nulls_with_its_key() -> Result<()> {
 }
 
 #[test]
+fn a_query_tells_how_many_records_wait_and_since_when() -> Result<()> {
+    let (kafka, folder) = (Kafka::shared()?, tempfile::tempdir()?);
+    kafka.create_topic("waits", 1)?;
+    kafka
+        .produce("waits", (0..10).map(|n| order("ann", n).at_ms(1_767_225_600_000 + i64::from(n) * 1000)))?;
+    let rest = format!("{ORDERS}, max_offsets_per_trigger: 4");
+    let run = to_files(&kafka, "waits", &rest, folder.path())?.args(["--progress", "json"]).succeed()?;
+    let told = run.stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let metrics: Vec<_> = told.map(|batch| batch["sources"][0]["metrics"].clone()).collect();
+    let waiting = |records, second| {
+        let oldest = format!("2026-01-01T00:00:0{second}.000Z");
+        serde_json::json!({"num_records_outstanding": records, "oldest_outstanding": oldest})
+    };
+    let nothing = serde_json::json!({"num_records_outstanding": 0});
+    ensure!(metrics == [waiting(6, 4), waiting(2, 8), nothing], "{metrics:#?}");
+    ensure!(written_rows(folder.path())?.len() == 10, "none is passed over");
+    Ok(())
+}
+
+#[test]
 fn new_partitions_are_read_from_their_beginning_while_the_query_runs() -> Result<()> {
     let (kafka, folder) = (Kafka::shared()?, tempfile::tempdir()?);
     kafka.create_topic("grows", 1)?;

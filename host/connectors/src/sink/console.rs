@@ -2,8 +2,8 @@
 //!
 //! It is not exactly-once: what was printed before a crash is printed again.
 
+use super::drawn::DrawnTable;
 use super::parallelism;
-use super::table::DrawnTable;
 use crate::decode::options::OptionMap;
 use crate::encode::{Encoded, Encoder, FileFormat};
 use arrow::array::RecordBatch;

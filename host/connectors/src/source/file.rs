@@ -19,7 +19,7 @@ mod seen;
 pub use options::{FileFormat, FileSourceOptions, FormatOptions};
 
 use super::Stores;
-use super::lines::again;
+use super::decoding::again;
 use crate::decode::arrow::ArrowDecoder;
 use crate::decode::avro::AvroDecoder;
 use crate::decode::csv::CsvDecoder;
@@ -400,7 +400,8 @@ impl Source for FileSource {
     async fn backlog(&self, _position: Option<&Offset>) -> Option<Backlog> {
         let unread = &self.state.lock().await.unread;
         let bytes = unread.iter().map(|file| file.size_bytes).sum();
-        Some(Backlog { records: None, bytes: Some(bytes), files: Some(unread.len() as u64) })
+        let oldest_ms = unread.iter().map(|file| file.modified_ms).min();
+        Some(Backlog { records: None, bytes: Some(bytes), files: Some(unread.len() as u64), oldest_ms })
     }
 }
 

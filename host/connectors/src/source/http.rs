@@ -12,7 +12,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use super::lines::{LineOptions, again, number};
+use super::decoding::{LineOptions, again, number};
 use crate::decode::{Decoder, Input};
 use crate::http::Limits;
 use arrow::datatypes::SchemaRef;
@@ -265,7 +265,7 @@ impl Source for HttpSource {
         let waiting = self.running.lock().await.as_ref()?.inbox.after(start);
         let records = waiting.iter().map(|(_, entry)| entry.rows).sum();
         let bytes = waiting.iter().map(|(_, entry)| entry.bytes).sum();
-        Some(Backlog { records: Some(records), bytes: Some(bytes), files: None })
+        Some(Backlog { records: Some(records), bytes: Some(bytes), ..Backlog::default() })
     }
 }
 

@@ -22,7 +22,7 @@ mod tests;
 pub use offsets::{PartitionOffsets, TopicPartition};
 pub use options::{Boundary, KafkaSourceOptions, Subscription};
 
-use super::lines::again;
+use super::decoding::again;
 use crate::kafka::{Context, Failure, Status, Waiting, blocking, client};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -49,6 +49,8 @@ const DISCOVERY_OF_ALL_MS: i64 = 10_000;
 /// How often it is asked whether a partition is really gone.
 const GONE_TRIES: u32 = 4;
 const GONE_PAUSE: Duration = Duration::from_millis(500);
+/// How long a reader that has given all may take to let go.
+const READER_PATIENCE: Duration = Duration::from_millis(100);
 /// Blocks that wait to be taken.
 const BLOCKS_AHEAD: usize = 2;
 
@@ -492,7 +494,7 @@ impl Source for KafkaSource {
         self.layout.alone().map(|decoder| again(decoder, records))
     }
 
-    /// What was there beyond when partitions were last looked at. (Spark's `avgOffsetsBehindLatest` is a mean of it.)
+    /// What was there beyond when partitions were last looked at; the oldest of what was fetched ahead. (Spark's `avgOffsetsBehindLatest` is a mean of it.)
     async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
         let state = self.state.lock().await;
         let position = match position {
@@ -502,6 +504,8 @@ impl Source for KafkaSource {
         let behind = |(at, end): (&TopicPartition, &i64)| {
             position.get(at).map_or(0, |reached| u64::try_from(end.saturating_sub(*reached)).unwrap_or(0))
         };
-        Some(Backlog { records: Some(state.ends.iter().map(behind).sum()), bytes: None, files: None })
+        let records = state.ends.iter().map(behind).sum();
+        let oldest_ms = self.reader.try_lock_for(READER_PATIENCE).and_then(|mut reader| reader.next_ms());
+        Some(Backlog { records: Some(records), oldest_ms, ..Backlog::default() })
     }
 }

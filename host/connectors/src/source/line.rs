@@ -8,7 +8,7 @@ mod buffer;
 #[cfg(test)]
 mod tests;
 
-use super::lines::{LineOptions, again};
+use super::decoding::{LineOptions, again};
 use crate::decode::{Decoder, Input};
 use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -251,8 +251,9 @@ impl Source for LineSource {
 
     async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
         let position = position.and_then(|position| position.0.as_u64()).unwrap_or(0);
-        let records = self.buffer.get()?.lines_so_far().saturating_sub(position);
-        Some(Backlog { records: Some(records), ..Backlog::default() })
+        let buffer = self.buffer.get()?;
+        let records = buffer.lines_so_far().saturating_sub(position);
+        Some(Backlog { records: Some(records), oldest_ms: buffer.seen_ms(position), ..Backlog::default() })
     }
 }
 

@@ -1,14 +1,14 @@
-//! Dead letters that are fed back: a log of them beside a source, and a source that gives them once, after its own rows.
+//! Dead letters that are fed back: a log of them beside the sources, and a source that gives its own once, after its rows.
 //!
-//! The command line writes entry `replays/<source>/<n>` into the checkpoint (`ReplayLog`); the running query, or the next run,
-//! finds it and takes it into its next micro-batch (`ReplaySource`). Which entries a micro-batch reads is part of the source's
-//! offset, so they come out exactly once like any other input.
+//! The command line writes entry `replays/<n>` into the checkpoint (`ReplayLog`): one log for all sources, so that no letter goes
+//! back to two of them. The running query, or the next run, finds it and takes it into its next micro-batch (`ReplaySource`).
+//! Which entries a micro-batch reads is part of the source's offset, so they come out exactly once like any other input.
 //!
-//! As long as nothing was ever fed back, the offset is the source's own; then it is `{"$replays": n, "source": …}`.
+//! As long as nothing was ever fed back to a source, its offset is the source's own; then it is `{"$replays": n, "source": …}`.
 
 use crate::decode::json::{JsonDecoder, JsonOptions};
 use crate::decode::{Decoder, DecoderSettings};
-use crate::source::lines::again;
+use crate::source::decoding::again;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -21,11 +21,11 @@ use pelton_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 /// The key of an offset that counts entries.
 const REPLAYS: &str = "$replays";
 const SOURCE: &str = "source";
@@ -37,6 +37,8 @@ const BLOCK_LETTERS: usize = 8192;
 /// A dead letter that is fed back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayedLetter {
+    /// The source that gives it again.
+    pub source: String,
     /// The micro-batch that lost it.
     pub batch_id: BatchId,
     /// Its line in that micro-batch's dead letters, from 0.
@@ -53,8 +55,16 @@ pub struct ReplayedLetter {
 
 impl ReplayedLetter {
     /// Keeps the bytes as they are.
-    pub fn new(batch_id: BatchId, line: u64, is_row: bool, position: Option<String>, payload: &[u8]) -> Self {
-        Self { batch_id, line, is_row, position, payload: BASE64.encode(payload) }
+    pub fn new(
+        source: &str,
+        batch_id: BatchId,
+        line: u64,
+        is_row: bool,
+        position: Option<String>,
+        payload: &[u8],
+    ) -> Self {
+        let (source, payload) = (source.to_owned(), BASE64.encode(payload));
+        Self { source, batch_id, line, is_row, position, payload }
     }
 
     fn id(&self) -> (BatchId, u64) {
@@ -71,14 +81,14 @@ impl ReplayedLetter {
     }
 }
 
-/// The dead letters that are fed back to one source. Entries are numbered from 1 and never change.
+/// The dead letters of a query that are fed back. Entries are numbered from 1 and never change.
 #[derive(Debug, Clone)]
 pub struct ReplayLog {
     files: Arc<dyn FileManager>,
 }
 
 impl ReplayLog {
-    /// The log in `files`, the checkpoint's `replays/<source>`.
+    /// The log in `files`, the checkpoint's `replays`.
     pub fn new(files: Arc<dyn FileManager>) -> Self {
         Self { files }
     }
@@ -113,9 +123,9 @@ impl ReplayLog {
         Ok(letters)
     }
 
-    /// Feeds back those letters that were not fed back before, and says how many they are. Whoever does so at the same time
-    /// contends for the next entry; the one who loses looks again.
-    pub async fn append(&self, letters: &[ReplayedLetter]) -> Result<usize> {
+    /// Feeds back those letters that were not fed back before, to whatever source, and says how many they are by source. Whoever
+    /// does so at the same time contends for the next entry; the one who loses looks again.
+    pub async fn append(&self, letters: &[ReplayedLetter]) -> Result<BTreeMap<String, usize>> {
         let (mut looked, mut before) = (0, HashSet::new());
         loop {
             let last = self.last().await?;
@@ -126,7 +136,9 @@ impl ReplayLog {
             let fresh: Vec<&ReplayedLetter> =
                 letters.iter().filter(|letter| !before.contains(&letter.id())).collect();
             if fresh.is_empty() || self.create(last + 1, &fresh).await? == Created::New {
-                return Ok(fresh.len());
+                let mut counts = BTreeMap::new();
+                fresh.iter().for_each(|letter| *counts.entry(letter.source.clone()).or_default() += 1);
+                return Ok(counts);
             }
         }
     }
@@ -145,10 +157,15 @@ impl ReplayLog {
 
 /// A source, and the dead letters that are fed back to it.
 pub struct ReplaySource {
+    name: String,
     inner: Arc<dyn Source>,
     log: ReplayLog,
     /// Decodes letters that are rows.
     rows: Arc<dyn Decoder>,
+    /// The log's last entry when it was last looked at.
+    there: AtomicU64,
+    /// The last entry that was looked into, and the last of them that has a letter of this source.
+    seen: AtomicU64,
     last: AtomicU64,
     looked_ms: AtomicI64,
     frozen: AtomicBool,
@@ -163,22 +180,45 @@ impl ReplaySource {
             ..DecoderSettings::new(inner.schema())
         };
         let rows = Arc::new(JsonDecoder::new(&settings, &JsonOptions::default())?);
-        let (last, looked_ms) = (AtomicU64::new(0), AtomicI64::new(i64::MIN));
-        Ok(Self { inner, log, rows, last, looked_ms, frozen: AtomicBool::new(false) })
+        Ok(Self {
+            name: name.to_owned(),
+            inner,
+            log,
+            rows,
+            there: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            looked_ms: AtomicI64::new(i64::MIN),
+            frozen: AtomicBool::new(false),
+        })
     }
 
-    async fn look(&self, now_ms: i64) -> Result<u64> {
+    /// The last entry with a letter of this source, given how many are behind.
+    async fn look(&self, replays: u64, now_ms: i64) -> Result<u64> {
         let looked_ms = self.looked_ms.load(Relaxed);
         let is_time = looked_ms == i64::MIN || now_ms - looked_ms >= LOOK_EVERY_MS;
         if is_time && !self.frozen.load(Relaxed) {
-            self.last.store(self.log.last().await?, Relaxed);
+            self.there.store(self.log.last().await?, Relaxed);
             self.looked_ms.store(now_ms, Relaxed);
         }
-        Ok(self.last.load(Relaxed))
+        for number in self.seen.load(Relaxed).max(replays) + 1..=self.there.load(Relaxed) {
+            if !self.letters(number).await?.is_empty() {
+                self.last.store(number, Relaxed);
+            }
+            self.seen.store(number, Relaxed);
+        }
+        Ok(self.last.load(Relaxed).max(replays))
+    }
+
+    /// The letters of an entry that are this source's.
+    async fn letters(&self, number: u64) -> Result<Vec<ReplayedLetter>> {
+        let mut letters = self.log.entry(number).await?;
+        letters.retain(|letter| letter.source == self.name);
+        Ok(letters)
     }
 
     async fn blocks(&self, number: u64) -> Result<Vec<Box<dyn Block>>> {
-        let letters = self.log.entry(number).await?;
+        let letters = self.letters(number).await?;
         let mut blocks = Vec::new();
         for letters in letters.chunks(BLOCK_LETTERS) {
             let of = |is_row: bool| -> Result<Vec<Record>> {
@@ -230,7 +270,7 @@ impl Source for ReplaySource {
     }
 
     async fn prepare_for_available_now(&self) -> Result<()> {
-        self.last.store(self.log.last().await?, Relaxed);
+        self.there.store(self.log.last().await?, Relaxed);
         self.frozen.store(true, Relaxed);
         self.inner.prepare_for_available_now().await
     }
@@ -242,7 +282,7 @@ impl Source for ReplaySource {
         now_ms: i64,
     ) -> Result<Option<Offset>> {
         let (replays, source) = split(start);
-        let last = self.look(now_ms).await?.max(replays);
+        let last = self.look(replays, now_ms).await?;
         let latest = self.inner.latest_offset(source.as_ref(), limit, now_ms).await?;
         let has_news = last > replays || latest.is_some();
         Ok(if has_news { join(last, latest.or(source)) } else { None })
@@ -310,7 +350,7 @@ mod tests {
     }
 
     fn log(files: &MemoryFiles) -> ReplayLog {
-        ReplayLog::new(files.subtree("replays/in"))
+        ReplayLog::new(files.subtree("replays"))
     }
 
     async fn latest(source: &ReplaySource, start: Option<&Offset>, now_ms: i64) -> Option<Offset> {
@@ -333,13 +373,13 @@ mod tests {
     async fn letters_come_once_into_the_next_micro_batch() {
         let files = MemoryFiles::new();
         let letter =
-            |line, is_row, payload: &[u8]| ReplayedLetter::new(BatchId(3), line, is_row, None, payload);
+            |line, is_row, payload: &[u8]| ReplayedLetter::new("in", BatchId(3), line, is_row, None, payload);
         let first = source(&files);
         assert_eq!(latest(&first, None, 0).await, None);
-        log(&files)
-            .append(&[letter(0, false, b"{\"n\":7}"), letter(4, true, b"{\"n\":8,\"m\":1}")])
-            .await
-            .unwrap();
+        let of_another = ReplayedLetter::new("other", BatchId(3), 5, false, None, b"{\"n\":6}");
+        let letters = [letter(0, false, b"{\"n\":7}"), of_another, letter(4, true, b"{\"n\":8,\"m\":1}")];
+        let counts = log(&files).append(&letters).await.unwrap();
+        assert_eq!(counts, BTreeMap::from([("in".to_owned(), 2), ("other".to_owned(), 1)]));
         assert_eq!(latest(&first, None, LOOK_EVERY_MS - 1).await, None, "it does not look all the time");
         let end = latest(&first, None, LOOK_EVERY_MS).await.unwrap();
         assert_eq!(end, Offset(json!({"$replays": 1, "source": null})));
@@ -359,26 +399,36 @@ mod tests {
         let next = source(&files);
         let after = latest(&next, Some(&end), 0).await.unwrap();
         assert_eq!(rows(&next, Some(end), &after).await, [9]);
-        assert_eq!(log(&files).letters().await.unwrap().len(), 3);
+        assert_eq!(log(&files).letters().await.unwrap().len(), 4);
+        let elsewhere = ReplayedLetter::new("other", BatchId(3), 6, false, None, b"{\"n\":6}");
+        log(&files).append(&[elsewhere]).await.unwrap();
+        assert_eq!(
+            latest(&source(&files), Some(&after), 0).await,
+            None,
+            "what goes to another source is no news here"
+        );
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn letters_are_fed_back_once_however_many_do_so_at_the_same_time() {
         let files = MemoryFiles::new();
         let letters: Vec<_> =
-            (0..200).map(|line| ReplayedLetter::new(BatchId(1), line, false, None, b"{}")).collect();
-        let append = |from: usize| {
-            let (log, letters) = (log(&files), letters[from..].to_vec());
+            (0..200).map(|line| ReplayedLetter::new("in", BatchId(1), line, false, None, b"{}")).collect();
+        // Some to another source: that is no other letter.
+        let append = |(from, source): (usize, &str)| {
+            let (log, mut letters) = (log(&files), letters[from..].to_vec());
+            letters.iter_mut().for_each(|letter| letter.source = source.to_owned());
             tokio::spawn(async move { log.append(&letters).await.unwrap() })
         };
-        let all: Vec<_> = [0, 50, 100, 0, 150].into_iter().map(append).collect();
+        let who = [(0, "in"), (50, "out"), (100, "in"), (0, "out"), (150, "in")];
+        let all: Vec<_> = who.into_iter().map(append).collect();
         let mut fed_back = 0;
         for one in all {
-            fed_back += one.await.unwrap();
+            fed_back += one.await.unwrap().values().sum::<usize>();
         }
         let log = log(&files);
         assert_eq!((fed_back, log.letters().await.unwrap().len()), (200, 200));
-        assert_eq!(log.append(&letters).await.unwrap(), 0);
+        assert_eq!(log.append(&letters).await.unwrap(), BTreeMap::new());
     }
 
     #[test]

@@ -73,6 +73,11 @@ fn arithmetic_is_sparks_ansi_mode() {
         ("log(e())", json!(1.0)),
         ("log(2, 8)", json!(3.0)),
         ("pow(2, 3)", json!(8.0)),
+        ("i + '1'", json!(8)),
+        ("typeof(i + '1')", json!("bigint")),
+        ("'1.5' * d", json!(3.75)),
+        ("dec - '1'", json!(11.34)),
+        ("'9' % i", json!(2)),
         ("abs(-3)", json!(3)),
         ("sign(-3.0)", json!(-1.0)),
         ("greatest(1, 3, 2)", json!(3)),
@@ -89,8 +94,50 @@ fn arithmetic_is_sparks_ansi_mode() {
         ("2147483647 + 1", "overflow"),
         ("86400 * 1000 * 1000", "write one of them as a long"),
         ("9223372036854775807 + 1", "overflow"),
-        ("CAST(s AS INT)", "cast"),
+        ("CAST(s AS INT)", "cannot cast 'Hello World' to int; use try_cast(… AS int) to get NULL instead"),
+        ("s + 1", "cannot cast 'Hello World' to long"),
+        ("make_timestamp(2026, 13, 1, 0, 0, 0)", "make_timestamp(2026, 13, 1, 0, 0, 0.000000) is no time"),
+        ("make_timestamp(2026, 1, 1, 0, 0, 0, 'Mars')", "'Mars' is no time zone"),
         ("CAST(l AS INT)", "cast"),
+    ]);
+}
+
+#[test]
+fn casts_are_functions_as_well() {
+    check(&[
+        ("string(i)", json!("7")),
+        ("int('12')", json!(12)),
+        ("typeof(bigint(i))", json!("bigint")),
+        ("typeof(smallint(i))", json!("smallint")),
+        ("typeof(tinyint(i))", json!("tinyint")),
+        ("typeof(binary(s))", json!("binary")),
+        ("double('1.5')", json!(1.5)),
+        ("typeof(float(i))", json!("float")),
+        ("boolean('true')", json!(true)),
+        ("string(timestamp('2026-01-02 03:04:05'))", json!("2026-01-02 03:04:05")),
+        ("string(date('2026-01-02'))", json!("2026-01-02")),
+        ("typeof(decimal(i))", json!("decimal(10,0)")),
+        ("year('2026-05-06')", json!(2026)),
+        ("dayofyear('2026-02-01')", json!(32)),
+        ("string(make_timestamp(2026, 1, 2, 3, 4, 5.5))", json!("2026-01-02 03:04:05.5")),
+        ("string(make_timestamp(2026, 1, 2, 3, 4, 60))", json!("2026-01-02 03:05:00")),
+        ("string(make_timestamp(2026, 7, 2, 3, 4, 5, 'Europe/Berlin'))", json!("2026-07-02 01:04:05")),
+        ("make_timestamp(NULL, 1, 2, 3, 4, 5)", Value::Null),
+    ]);
+}
+
+#[test]
+fn a_type_has_the_name_of_sparks_catalog() {
+    check(&[
+        ("typeof(1)", json!("int")),
+        ("typeof(l)", json!("bigint")),
+        ("typeof(d)", json!("double")),
+        ("typeof(s)", json!("string")),
+        ("typeof(dec)", json!("decimal(10,2)")),
+        ("typeof(ts)", json!("timestamp")),
+        ("typeof(ai)", json!("array<int>")),
+        ("typeof(m)", json!("map<string,int>")),
+        ("typeof(st)", json!("struct<a:int,b:struct<c:string>>")),
     ]);
 }
 

@@ -153,6 +153,25 @@ fn output_modes_and_watermarks_are_judged_as_spark_does() {
 }
 
 #[test]
+fn the_way_out_for_several_functions_is_one_that_ends() {
+    let update = "- {plugin: p.flat, key: [k], output_mode: update}\n";
+    let again = "- select: {k: k, v: cnt, ts: TIMESTAMP '2026-01-01 00:00:00'}\n";
+    let hint = |mode: &str, steps: &[&str]| {
+        let refused = planned(mode, false, &steps.concat()).err();
+        refused.and_then(|error| error.hint_text().map(str::to_owned)).unwrap_or_default()
+    };
+    let all = "set output_mode: append for the query and in the step of each of these functions";
+    for mode in ["append", "update"] {
+        let said = hint(mode, &[update, again, update]);
+        assert!(said.starts_with(all), "{mode}: {said}");
+    }
+    let alone = hint("append", &[update]);
+    assert_eq!(alone, "use output_mode: update for the query, or output_mode: append in the step");
+    let append = update.replace("update", "append");
+    assert!(planned("append", false, &[&append, again, &append].concat()).is_ok(), "what it says");
+}
+
+#[test]
 fn only_the_columns_that_are_needed_are_read() {
     let plan =
         planned("append", true, "- {plugin: p.flat_event_time, key: [k], name: sessions}\n").expect("a plan");

@@ -118,33 +118,34 @@ fn replay(text: &str) {
 
 #[test]
 fn explode_split() {
-    replay(include_str!("../../testdata/explode_split_flatmap.json"));
+    replay(include_str!("../../../../tests/oracle/01_stateless/explode_split_flatmap.json"));
 }
 
 #[test]
 fn from_json_permissive() {
-    replay(include_str!("../../testdata/from_json_malformed_permissive.json"));
+    replay(include_str!("../../../../tests/oracle/01_stateless/from_json_malformed_permissive.json"));
 }
 
 #[test]
 fn from_json_corrupt_record() {
-    replay(include_str!("../../testdata/from_json_corrupt_record.json"));
+    replay(include_str!("../../../../tests/oracle/01_stateless/from_json_corrupt_record.json"));
 }
 
 #[test]
 fn try_functions() {
-    replay(include_str!("../../testdata/try_functions.json"));
+    replay(include_str!("../../../../tests/oracle/01_stateless/try_functions.json"));
 }
 
 #[test]
 fn nested_types() {
-    replay(include_str!("../../testdata/nested_types_passthrough.json"));
+    replay(include_str!("../../../../tests/oracle/01_stateless/nested_types_passthrough.json"));
 }
 
 #[test]
 fn a_sorted_stream_is_refused_with_sparks_rule() {
     let case: Value =
-        serde_json::from_str(include_str!("../../testdata/sort_append_refused.json")).expect("a case");
+        serde_json::from_str(include_str!("../../../../tests/oracle/01_stateless/sort_append_refused.json"))
+            .expect("a case");
     assert!(case["error"]["message"].as_str().is_some_and(|m| m.starts_with("Sorting is not supported")));
     let error = plan(&steps(&case), &schema_of(&case)).err().expect("refused");
     assert!(error.message().contains("a stream cannot be sorted"), "{error}");

@@ -7,7 +7,7 @@ use super::failure::{Failure, Refusal};
 use super::guard::{Guard, guard};
 use super::metrics;
 use super::registry::{Registry, Running};
-use super::status::{Counts, PluginStatus, QueryState, QueryStatus, SwapStatus};
+use super::status::{Counts, PluginStatus, QueryState, QueryStatus, SourceStatus, SwapStatus};
 use super::swap;
 use crate::assembly::Migrated;
 use crate::runner::{DryRun, Swapped};
@@ -55,7 +55,7 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 10] {
     info(title = "Pelton", description = "What the queries of a `pelton run` do, how to end them and to swap their plugins."),
     paths(queries, query, progress, stop, swap::swap, swap::rollback, live, ready, scrape, openapi),
     components(schemas(
-        QueryStatus, QueryState, Counts, PluginStatus, SwapStatus, Swapped, DryRun, Migrated, Health, Failure
+        QueryStatus, QueryState, Counts, SourceStatus, PluginStatus, SwapStatus, Swapped, DryRun, Migrated, Health, Failure
     )),
     modifiers(&BearerToken)
 )]

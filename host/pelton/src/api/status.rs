@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::registry::{Committed, Running, Seen};
 use pelton_core::{Clock, Plugin};
-use pelton_engine::progress::iso8601;
+use pelton_engine::progress::{SourceProgress, iso8601};
 use pelton_engine::{PluginProgress, Progress, SystemClock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -97,6 +97,9 @@ pub(crate) struct QueryStatus {
     pub(crate) watermark: Option<String>,
     /// How far it is behind the time of day.
     pub(crate) watermark_delay_seconds: Option<f64>,
+    /// Its sources by name, as the last micro-batch of this run has left them.
+    #[serde(default)]
+    pub(crate) sources: BTreeMap<String, SourceStatus>,
     /// Rows of state, over all operators.
     pub(crate) state_rows: u64,
     /// The bytes of their keys and values.
@@ -126,6 +129,21 @@ pub(crate) struct Counts {
     pub(crate) late_rows: u64,
     /// Rows written to the dead letters.
     pub(crate) dead_letters: u64,
+}
+
+/// What waits in a source, as far as it knows without asking anyone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SourceStatus {
+    /// What it says of itself.
+    pub(crate) description: String,
+    /// Records that were there and are not read.
+    pub(crate) backlog_rows: Option<u64>,
+    /// Their bytes.
+    pub(crate) backlog_bytes: Option<u64>,
+    /// Files that were there and are not read.
+    pub(crate) backlog_files: Option<u64>,
+    /// How long the oldest of it has been there; 0 if nothing waits.
+    pub(crate) lag_seconds: Option<f64>,
 }
 
 /// A plugin, and what it has cost since it was loaded.
@@ -206,6 +224,7 @@ impl QueryStatus {
             output_rows_per_second: rates.output,
             watermark: watermark_ms.map(iso8601),
             watermark_delay_seconds: watermark_ms.map(|at_ms| delay_seconds(now_ms, at_ms)),
+            sources: last.map(|last| SourceStatus::all(&last.progress, now_ms)).unwrap_or_default(),
             state_rows: operators.iter().map(|operator| operator.num_rows_total).sum(),
             state_bytes: operators.iter().map(|operator| operator.state_bytes).sum(),
             counts: Counts::of(&seen),
@@ -230,6 +249,22 @@ impl Counts {
             refused_rows: totals.refused_rows,
             late_rows: totals.late_rows,
             dead_letters: totals.dead_letters,
+        }
+    }
+}
+
+impl SourceStatus {
+    fn all(progress: &Progress, now_ms: i64) -> BTreeMap<String, Self> {
+        progress.sources.iter().map(|source| (source.name.clone(), Self::of(source, now_ms))).collect()
+    }
+
+    fn of(source: &SourceProgress, now_ms: i64) -> Self {
+        Self {
+            description: source.description.clone(),
+            backlog_rows: source.metrics.num_records_outstanding,
+            backlog_bytes: source.metrics.num_bytes_outstanding,
+            backlog_files: source.metrics.num_files_outstanding,
+            lag_seconds: lag_seconds(source, now_ms),
         }
     }
 }
@@ -292,14 +327,25 @@ impl Rates {
 
 /// The watermark that a micro-batch ran with, if it has moved from where all watermarks begin.
 pub(crate) fn watermark_ms(progress: &Progress) -> Option<i64> {
-    let text = progress.event_time.watermark.as_deref()?;
-    let at_ms = chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis();
-    (at_ms > 0).then_some(at_ms)
+    progress.event_time.watermark.as_deref().and_then(time_ms).filter(|at_ms| *at_ms > 0)
 }
 
-/// How far a watermark is behind. One of the future is not.
-pub(crate) fn delay_seconds(now_ms: i64, watermark_ms: i64) -> f64 {
-    now_ms.saturating_sub(watermark_ms).max(0) as f64 / 1e3
+/// How long the oldest of what waits in a source has been there, if it knows.
+pub(crate) fn lag_seconds(source: &SourceProgress, now_ms: i64) -> Option<f64> {
+    let metrics = &source.metrics;
+    match metrics.oldest_outstanding.as_deref().and_then(time_ms) {
+        Some(oldest_ms) => Some(delay_seconds(now_ms, oldest_ms)),
+        None => metrics.is_caught_up().then_some(0.0),
+    }
+}
+
+fn time_ms(text: &str) -> Option<i64> {
+    Some(chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis())
+}
+
+/// How far a time is behind. One of the future is not.
+pub(crate) fn delay_seconds(now_ms: i64, at_ms: i64) -> f64 {
+    now_ms.saturating_sub(at_ms).max(0) as f64 / 1e3
 }
 
 #[cfg(test)]

@@ -21,33 +21,14 @@ A running query may be asked, too. Earlier micro-batches can be shown while the 
 /// Whose state, and when.
 #[derive(Debug, Args)]
 pub(crate) struct StateArgs {
-    /// The pipeline file (YAML or JSON)
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: OnePipeline,
     /// After this micro-batch [default: the last that was committed]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<u64>,
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: TableFormat,
-    /// Set a value of the file: a path of keys, joined by dots
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Take a plugin from another file than the pipeline file says
-    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
-    pub(crate) plugins: Vec<(String, String)>,
-}
-
-impl StateArgs {
-    /// The pipeline that is meant.
-    pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs {
-            files: vec![self.file.clone()],
-            set: self.set.clone(),
-            plugins: self.plugins.clone(),
-            fresh_instances: false,
-        }
-    }
 }
 
 /// Which state.

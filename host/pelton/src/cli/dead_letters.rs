@@ -1,9 +1,8 @@
 //! The arguments of `pelton dead-letters`.
 
-use super::PrintFormat;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use super::{OnePipeline, PrintFormat};
+use clap::{Args, Subcommand, ValueEnum};
 use pelton_core::LossKind;
-use std::path::PathBuf;
 
 /// Rows that did not reach the sink.
 #[derive(Debug, Subcommand)]
@@ -38,9 +37,8 @@ left out; one that fails again is a new dead letter.")]
 /// Whose dead letters, and which.
 #[derive(Debug, Args)]
 pub(crate) struct LettersArgs {
-    /// The pipeline file (YAML or JSON)
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: OnePipeline,
     /// Of this micro-batch alone
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<u64>,
@@ -53,12 +51,6 @@ pub(crate) struct LettersArgs {
     /// How to print it
     #[arg(long, default_value = "words")]
     pub(crate) format: PrintFormat,
-    /// Set a value of the file: a path of keys, joined by dots
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Take a plugin from another file than the pipeline file says
-    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = super::pair)]
-    pub(crate) plugins: Vec<(String, String)>,
 }
 
 /// Which dead letters go where.
@@ -95,18 +87,6 @@ impl LetterKind {
             Self::Refused => LossKind::Refused.as_str(),
             Self::Late => LossKind::Late.as_str(),
             Self::Poison => LossKind::Poison.as_str(),
-        }
-    }
-}
-
-impl LettersArgs {
-    /// The pipeline that is meant.
-    pub(crate) fn pipeline(&self) -> super::PipelineArgs {
-        super::PipelineArgs {
-            files: vec![self.file.clone()],
-            set: self.set.clone(),
-            plugins: self.plugins.clone(),
-            fresh_instances: false,
         }
     }
 }

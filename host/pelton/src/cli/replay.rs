@@ -1,9 +1,8 @@
 //! The arguments of `pelton replay`.
 
-use super::{PipelineArgs, TableFormat, pair};
-use clap::{Args, ValueHint};
+use super::{OnePipeline, TableFormat};
+use clap::Args;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 /// Which micro-batches to run again, and with what.
 #[derive(Debug, Args)]
@@ -17,9 +16,8 @@ Each micro-batch reads what it read then, on the state that the one before left,
 is written: neither sink nor checkpoint nor source will know. The query may be running. Steps are those of the pipeline file
 as it is.")]
 pub(crate) struct ReplayArgs {
-    /// The pipeline file (YAML or JSON)
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: OnePipeline,
     /// A micro-batch, or the first and the last of several: 41, 38..41 [default: the last]
     #[arg(long, value_name = "A..B", value_parser = batches)]
     pub(crate) batches: Option<RangeInclusive<u64>>,
@@ -40,24 +38,6 @@ pub(crate) struct ReplayArgs {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: TableFormat,
-    /// Set a value of the file: a path of keys, joined by dots
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    /// Run this file instead of the plugin that the micro-batch ran with
-    #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pair)]
-    pub(crate) plugins: Vec<(String, String)>,
-}
-
-impl ReplayArgs {
-    /// The pipeline that is meant.
-    pub(crate) fn pipeline(&self) -> PipelineArgs {
-        PipelineArgs {
-            files: vec![self.file.clone()],
-            set: self.set.clone(),
-            plugins: self.plugins.clone(),
-            fresh_instances: false,
-        }
-    }
 }
 
 /// `41` or `38..41`, both included.

@@ -20,15 +20,20 @@ pub(crate) fn run(command: &CheckpointCommand) -> Result<()> {
 
 /// The checkpoint of a pipeline file, which must be there.
 pub(super) async fn files_of(file: &PipelineFile) -> Result<Arc<dyn FileManager>> {
-    let Some(files) = assembly::checkpoint(file)? else {
-        let error = Error::invalid(format!("{}: the pipeline file names no checkpoint", file.text().name()));
-        return Err(error.hint("the query must have run with `checkpoint:` to have something to show"));
-    };
+    let files = named(file)?;
     if Metadata::read(files.as_ref()).await?.is_none() {
         return Err(Error::invalid(format!("there is no checkpoint in {}", files.url()))
             .hint("has the query ever run? a relative `checkpoint:` counts from the current directory"));
     }
     Ok(files)
+}
+
+/// The checkpoint that a pipeline file names, whether the query has ever run or not.
+pub(super) fn named(file: &PipelineFile) -> Result<Arc<dyn FileManager>> {
+    assembly::checkpoint(file)?.ok_or_else(|| {
+        let error = Error::invalid(format!("{}: the pipeline file names no checkpoint", file.text().name()));
+        error.hint("the query must have run with `checkpoint:` to have something to show")
+    })
 }
 
 async fn opened(arguments: &CheckpointArgs) -> Result<Arc<dyn FileManager>> {

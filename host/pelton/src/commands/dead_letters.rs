@@ -53,7 +53,7 @@ impl Letter {
 /// The dead letters of a query, and which of them were fed back.
 struct Letters {
     file: PipelineFile,
-    checkpoint: Arc<dyn FileManager>,
+    replays: ReplayLog,
     /// In order; each with its line in the micro-batch's file, and as it stands there.
     found: Vec<(u64, Letter, String)>,
     replayed: BTreeSet<(BatchId, u64)>,
@@ -62,7 +62,7 @@ struct Letters {
 impl Letters {
     /// Reads those that the arguments name. A micro-batch that is not committed has none yet.
     async fn read(arguments: &LettersArgs) -> Result<Self> {
-        let file = assembly::read(&arguments.pipeline())?.remove(0);
+        let file = assembly::read(&arguments.of.pipeline())?.remove(0);
         let checkpoint = super::checkpoint::files_of(&file).await?;
         let committed = CommitLog::new(Arc::clone(&checkpoint)).ids().await?.pop();
         let files = match assembly::dead_letter_files(&file)? {
@@ -89,21 +89,14 @@ impl Letters {
                     && arguments.origin.as_ref().is_none_or(|origin| letter.origin == *origin)
             }));
         }
-        let mut replayed = BTreeSet::new();
-        for name in file.sources.value.keys() {
-            let letters = replay_log(&checkpoint, name).letters().await?;
-            replayed.extend(letters.into_iter().map(|letter| (letter.batch_id, letter.line)));
-        }
-        Ok(Self { file, checkpoint, found, replayed })
+        let replays = ReplayLog::new(checkpoint.subtree(layout::REPLAYS));
+        let replayed = replays.letters().await?.iter().map(|letter| (letter.batch_id, letter.line)).collect();
+        Ok(Self { file, replays, found, replayed })
     }
 
     fn is_replayed(&self, line: u64, letter: &Letter) -> bool {
         self.replayed.contains(&(letter.batch_id, line))
     }
-}
-
-fn replay_log(checkpoint: &Arc<dyn FileManager>, source: &str) -> ReplayLog {
-    ReplayLog::new(checkpoint.subtree(&format!("{}/{source}", layout::REPLAYS)))
 }
 
 async fn letters_of(files: &dyn FileManager, batch: u64) -> Result<Vec<(u64, Letter, String)>> {
@@ -159,7 +152,8 @@ async fn show(arguments: &LettersArgs, limit: Option<usize>) -> Result<()> {
         let position = position.as_ref().map(|position| format!(", {position}")).unwrap_or_default();
         let again = if letters.is_replayed(*line, letter) { " (fed back)" } else { "" };
         let row = payload.as_ref().or(payload_base64.as_ref()).map_or("", String::as_str);
-        super::print_line(&format!("{batch_id}: {kind} at {origin}{position}: {reason}{again}\n    {row}"))?;
+        let [place, reason, row] = [position.as_str(), reason, row].map(super::on_one_line);
+        super::print_line(&format!("{batch_id}: {kind} at {origin}{place}: {reason}{again}\n    {row}"))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ mod live;
 
 use crate::assembly::{self, Assembly, RunOptions};
 use crate::cli::{ExplainArgs, PrintFormat};
-use pelton_core::{Error, Result};
+use pelton_core::Result;
 use pelton_plan::{PhysicalPlan, PipelineFile};
 
 /// Plans every file and prints the plan; touches no checkpoint and no output. With `--live` it reads the checkpoints.
@@ -24,12 +24,7 @@ pub(crate) fn run(arguments: &ExplainArgs) -> Result<()> {
 }
 
 async fn of_checkpoint(file: &PipelineFile, plan: &PhysicalPlan, format: PrintFormat) -> Result<String> {
-    let Some(files) = assembly::checkpoint(file)? else {
-        let message =
-            format!("{}: the query has no checkpoint, so nothing is known of its runs", file.text().name());
-        return Err(Error::invalid(message)
-            .hint("give it a `checkpoint:`; a run tells the same with --progress json"));
-    };
+    let files = super::checkpoint::named(file)?;
     let found = pelton_engine::live::read(files, &plan.name).await?;
     let live = live::View { plan, live: &found };
     Ok(match format {

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Result<()> {
 }
 
 async fn replay(arguments: &ReplayArgs) -> Result<()> {
-    let pipeline = arguments.pipeline();
+    let pipeline = arguments.of.pipeline();
     let files = assembly::read(&pipeline)?;
     let [file] = files.as_slice() else {
         return Err(Error::internal("a command for one pipeline file was given several"));

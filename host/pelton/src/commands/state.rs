@@ -80,7 +80,7 @@ pub(super) fn is_read_as(then: &StateLayout, now: &StateLayout) -> bool {
 }
 
 async fn open(arguments: &StateArgs) -> Result<Stored> {
-    let pipeline = arguments.pipeline();
+    let pipeline = arguments.of.pipeline();
     let files = assembly::read(&pipeline)?;
     let [file] = files.as_slice() else {
         return Err(Error::internal("a command for one pipeline file was given several"));

@@ -8,6 +8,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan as SqlPlan;
 use pelton_core::{GroupForm, OutputMode, TimeMode};
 
+/// The way out where there are several functions: one change alone leads to the next refusal.
+const ALL_APPEND: &str = "set output_mode: append for the query and in the step of each of these functions, or write a query for each";
+
 impl Checker<'_> {
     /// A stateful function: what its rows are and what goes to the sink must go together; timeouts need their time.
     pub(super) fn group_state(&mut self, node: &SqlPlan, step: usize, at: At) {
@@ -59,7 +62,13 @@ impl Checker<'_> {
                     "a function that maps each group to one row gives a group again and again, which output_mode {mode} \
                      cannot say"
                 ),
-                "use output_mode: update, or a function of the form flat-map-groups",
+                match self.groups().len() {
+                    0 | 1 => "use output_mode: update, or a function of the form flat-map-groups",
+                    _ => {
+                        "write a query for each of the functions, or make it one of the form flat-map-groups with \
+                         output_mode: append"
+                    }
+                },
             );
         }
     }
@@ -83,32 +92,44 @@ impl Checker<'_> {
                 format!(
                     "the function gives its rows in output_mode {own}, but the query has output_mode {mode}"
                 ),
-                format!("use output_mode: {own} for the query, or output_mode: {mode} in the step"),
+                match self.groups().len() {
+                    0 | 1 => {
+                        format!("use output_mode: {own} for the query, or output_mode: {mode} in the step")
+                    }
+                    _ => ALL_APPEND.to_owned(),
+                },
             );
         }
     }
 
     /// Several functions over groups see each other's rows once only if all rows are final.
     fn several_groups(&mut self, at: At) {
-        let (mut count, mut all_append) = (0, self.plan.output_mode == OutputMode::Append);
-        let _ = self.plan.root.apply(|node| {
-            if let Some(StreamOp::GroupState(step)) = stream_node(node).map(|own| &own.op)
-                && let Some(group) = self.group_at(*step)
-                && group.stateful.signature().form != GroupForm::Processor
-            {
-                count += 1;
-                all_append &= group.output_mode == OutputMode::Append;
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-        if count > 1 && !all_append {
+        let groups = self.groups();
+        let all_append = self.plan.output_mode == OutputMode::Append
+            && groups.iter().all(|group| group.output_mode == OutputMode::Append);
+        if groups.len() > 1 && !all_append {
             self.refuse(
                 at,
                 Rule::GroupState,
                 "several functions over groups are possible in one query only if all of them, and the query, are in \
                  output_mode append",
-                "use output_mode: append, or write two queries",
+                ALL_APPEND,
             );
         }
+    }
+
+    /// The functions over groups that have an output mode: processors have none.
+    fn groups(&self) -> Vec<&GroupState> {
+        let mut groups = Vec::new();
+        let _ = self.plan.root.apply(|node| {
+            if let Some(StreamOp::GroupState(step)) = stream_node(node).map(|own| &own.op)
+                && let Some(group) = self.group_at(*step)
+                && group.stateful.signature().form != GroupForm::Processor
+            {
+                groups.push(group);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        groups
     }
 }

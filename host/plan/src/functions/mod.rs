@@ -10,6 +10,7 @@ mod clock;
 mod from_json;
 mod function;
 mod json_text;
+mod parts;
 mod pattern;
 pub(crate) mod plugin;
 mod text;
@@ -25,12 +26,20 @@ pub(crate) fn all(time_zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     let mut functions = vec![from_json::udf(time_zone)];
     functions.extend(clock::all(time_zone));
     functions.extend(times::all(time_zone));
+    functions.extend(parts::all(time_zone));
     functions.extend(window::all(time_zone));
     functions.extend(text::all(time_zone));
     functions.extend(arithmetic::all(time_zone));
     functions.extend(access::all(time_zone));
     functions.extend(json_text::all(time_zone));
     functions
+}
+
+/// Whether a function of this name is of this crate: what it says of its arguments is for users.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let zone: Arc<str> = "UTC".into();
+    let named = |function: &Arc<ScalarUDF>| function.name() == name;
+    all(&zone).iter().any(named) || aggregate::all().iter().any(|function| function.name() == name)
 }
 
 pub(crate) use times::{FRACTIONAL_SECONDS, TIMESTAMP_TEXT};

@@ -4,6 +4,7 @@
 //! timestamp in more forms than Arrow reads. Whole-number literals are `int` if they fit.
 
 use super::session::Session;
+use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
@@ -11,6 +12,7 @@ use datafusion::logical_expr::expr::{BinaryExpr, Cast, InList, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Between, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use pelton_core::types::type_name;
 
 /// Applies `change` to every expression of the plan and keeps the names of columns.
 fn each_expression(
@@ -170,7 +172,10 @@ pub(super) fn spark_casts(plan: LogicalPlan, session: &Session) -> Result<Logica
         };
         let Ok(from) = inner.get_type(schema) else { return Ok(Transformed::no(expr)) };
         let Some((function, argument, exact)) = replacement(&from, to, lenient) else {
-            return Ok(Transformed::no(expr));
+            return match can_cast_types(&from, to) {
+                true => Ok(Transformed::no(expr)),
+                false => Err(impossible(&from, to)),
+            };
         };
         let Some(function) = session.scalar(function) else { return Ok(Transformed::no(expr)) };
         let argument = match argument {
@@ -180,6 +185,11 @@ pub(super) fn spark_casts(plan: LogicalPlan, session: &Session) -> Result<Logica
         let call = function.call(vec![argument]);
         Ok(Transformed::yes(if exact { call } else { cast(call, to.clone()) }))
     })
+}
+
+fn impossible(from: &DataType, to: &DataType) -> DataFusionError {
+    let what = format!("{} cannot be cast to {}", type_name(from), type_name(to));
+    DataFusionError::External(Box::new(pelton_core::Error::invalid(what)))
 }
 
 /// The function that does the cast, the type that it takes, and whether its result has the wanted type already.

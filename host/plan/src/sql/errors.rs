@@ -1,10 +1,11 @@
 //! From what the parser and DataFusion say to one message at its place in the pipeline file.
 
+use super::mismatch;
 use crate::file::{SourceText, Span};
 use crate::functions::plugin::FailedCall;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, SchemaError};
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use pelton_core::suggest::nearest;
 use pelton_core::types::type_name;
 use pelton_core::{Error, ErrorKind};
@@ -57,15 +58,45 @@ impl Placed<'_> {
         before + column.saturating_sub(1)
     }
 
+    /// Where a word stands first.
     fn position_of(&self, name: &str) -> Option<usize> {
-        let tokens =
-            Tokenizer::new(&super::dialect::SparkDialect, self.text).tokenize_with_location().ok()?;
-        let found = tokens.iter().find(|token| match &token.token {
-            Token::Word(word) => word.value.eq_ignore_ascii_case(name),
-            _ => false,
-        })?;
-        let start = found.span.start;
-        Some(self.offset(usize::try_from(start.line).ok()?, usize::try_from(start.column).ok()?))
+        let is_it =
+            |token: &Token| matches!(token, Token::Word(word) if word.value.eq_ignore_ascii_case(name));
+        self.positions(is_it).first().copied()
+    }
+
+    /// Where an operator stands, if that is at one place.
+    fn position_of_operator(&self, operator: &str) -> Option<usize> {
+        match self.positions(|token| token.to_string() == operator).as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
+    fn positions(&self, is_it: impl Fn(&Token) -> bool) -> Vec<usize> {
+        let tokens = Tokenizer::new(&super::dialect::SparkDialect, self.text).tokenize_with_location();
+        let tokens = tokens.unwrap_or_default().into_iter().filter(|token| is_it(&token.token));
+        let offset = |place: Location| {
+            Some(self.offset(usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
+        };
+        tokens.filter_map(|token| offset(token.span.start)).collect()
+    }
+
+    /// An error about types that do not fit, at the function or operator that says so.
+    fn mismatch(&self, mismatch: mismatch::Mismatch) -> Error {
+        let Some(word) = mismatch.at else { return self.error(mismatch.what) };
+        // `year(x)` is a call of `date_part`.
+        let written = super::rewrite::DATE_PARTS.iter().find(|part| self.position_of(part).is_some());
+        let (word, what) = match written {
+            Some(written) if word == "date_part" => {
+                ((*written).to_owned(), mismatch.what.replacen("date_part", written, 1))
+            }
+            _ => (word, mismatch.what),
+        };
+        match self.position_of(&word).or_else(|| self.position_of_operator(&word)) {
+            Some(offset) => self.error_at(offset, word.chars().count(), what),
+            None => self.error(what),
+        }
     }
 
     /// An error of DataFusion while it plans.
@@ -90,7 +121,13 @@ impl Placed<'_> {
                             &name,
                             format!("the column '{name}' is neither a key of GROUP BY nor inside an aggregate function"),
                         ),
-                        None => self.error(message),
+                        None => match (mismatch::sentence(&message), unknown_type(&message)) {
+                            (Some(mismatch), _) => self.mismatch(mismatch),
+                            (None, Some(name)) => {
+                                self.error_at_name(name, format!("there is no type '{name}'"))
+                            }
+                            (None, None) => self.error(message),
+                        },
                     },
                 }
             }
@@ -130,10 +167,16 @@ fn same_name(message: &str) -> Option<String> {
     Some(name.rsplit('.').next().unwrap_or(name).to_owned())
 }
 
-/// The column that DataFusion misses: `… column "input.a" must appear in the GROUP BY clause …`.
+/// The type that DataFusion does not know: `Unsupported SQL type foo`.
+fn unknown_type(message: &str) -> Option<&str> {
+    message.strip_prefix("Unsupported SQL type ")
+}
+
+/// The column that DataFusion misses: `… column "input.a" must appear in the GROUP BY clause …`, of HAVING without quotes.
 fn ungrouped(message: &str) -> Option<String> {
     let before = message.split_once("must appear in the GROUP BY clause")?.0;
-    let name = before.rsplit('"').nth(1)?;
+    let of_having = || before.trim_end().strip_prefix("HAVING clause references: ");
+    let name = before.rsplit('"').nth(1).or_else(of_having)?;
     Some(name.rsplit('.').next().unwrap_or(name).to_owned())
 }
 
@@ -161,12 +204,13 @@ fn root(error: &DataFusionError) -> &DataFusionError {
 fn first_line(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
     let text = text.lines().next().unwrap_or_default();
-    const PREFIXES: [&str; 7] = [
+    const PREFIXES: [&str; 8] = [
         "Error during planning: ",
         "This feature is not implemented: ",
         "Execution error: ",
         "Invalid or Unsupported Configuration: ",
         "Arrow error: ",
+        "Cast error: ",
         "External error: ",
         "Optimizer rule 'simplify_expressions' failed: ",
     ];
@@ -208,5 +252,6 @@ pub fn evaluation_error(error: &DataFusionError) -> Error {
         DataFusionError::Internal(_) => ErrorKind::Internal,
         _ => ErrorKind::Data,
     };
-    Error::new(kind, first_line(root(error)))
+    let said = first_line(root(error));
+    Error::new(kind, mismatch::of_cast(&said).unwrap_or(said))
 }

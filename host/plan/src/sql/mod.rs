@@ -8,6 +8,8 @@ mod dialect;
 mod errors;
 mod generators;
 mod grouping;
+mod mismatch;
+mod names;
 mod planner;
 mod rewrite;
 mod session;
@@ -17,6 +19,7 @@ mod windows;
 
 pub use errors::evaluation_error;
 pub(crate) use errors::{Placed, planning_error};
+pub use names::expression_name;
 pub use session::Plugins;
 pub(crate) use session::{INPUT, Relations, Session};
 
@@ -246,8 +249,7 @@ impl Session {
         }
         let name = parts.join(".");
         let lower = name.to_lowercase();
-        if self.has_function(&lower)
-            || PLANNED_BY_PARSER.iter().chain(rewrite::REPLACED).any(|known| *known == lower)
+        if self.has_function(&lower) || KNOWN_OTHERWISE.iter().copied().flatten().any(|known| *known == lower)
         {
             return None;
         }
@@ -262,6 +264,10 @@ impl Session {
 /// Functions that the planner knows without looking them up.
 const PLANNED_BY_PARSER: &[&str] =
     &["unnest", "unnest_outer", "map", "make_map", "struct", "grouping", grouping::GROUPING_ID];
+
+/// Names of functions that are not looked up.
+const KNOWN_OTHERWISE: [&[&str]; 4] =
+    [PLANNED_BY_PARSER, rewrite::REPLACED, rewrite::CASTS, rewrite::DATE_PARTS];
 
 /// A filter that is one call of a plugin's scalar function.
 pub(crate) struct PluginFilterCall {

@@ -6,7 +6,9 @@ use datafusion::common::{Column, DFSchema, Result, TableReference};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, TypePlanner,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF, binary_expr, lit};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF, binary_expr, cast, lit,
+};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType as SqlType};
 use pelton_core::types::parse_type;
 use std::collections::HashMap;
@@ -38,7 +40,21 @@ impl ExprPlanner for SparkPlanner {
         };
         let floats =
             |e: &Expr| Ok::<_, datafusion::error::DataFusionError>(e.get_type(schema)?.is_floating());
+        let types = (left.get_type(schema)?, right.get_type(schema)?);
         let planned = match &op {
+            BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Modulo
+                if let Some(number) = number_of_text(&types) =>
+            {
+                let as_number = |e: &Expr, of: &DataType| match of {
+                    DataType::Utf8 => cast(e.clone(), number.clone()),
+                    _ => e.clone(),
+                };
+                let (left, right) = (as_number(&left, &types.0), as_number(&right, &types.1));
+                return self.plan_binary_op(RawBinaryExpr { op, left, right }, schema);
+            }
             BinaryOperator::Divide if plain(&left)? || plain(&right)? => {
                 let decimal =
                     |e: &Expr| Ok::<_, datafusion::error::DataFusionError>(e.get_type(schema)?.is_decimal());
@@ -91,6 +107,16 @@ impl ExprPlanner for SparkPlanner {
             }
         }
         Ok(PlannerResult::Planned(expr))
+    }
+}
+
+/// What a text beside a number becomes in arithmetic, as in Spark: `long` beside a whole number, otherwise `double`.
+fn number_of_text(types: &(DataType, DataType)) -> Option<DataType> {
+    let ((DataType::Utf8, number) | (number, DataType::Utf8)) = types else { return None };
+    match number {
+        number if number.is_integer() => Some(DataType::Int64),
+        number if number.is_floating() || number.is_decimal() => Some(DataType::Float64),
+        _ => None,
     }
 }
 

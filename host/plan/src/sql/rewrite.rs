@@ -167,6 +167,16 @@ fn name_item(item: &mut SelectItem) {
         Expr::Function(function) if windows::window_name(function).is_some() => {
             windows::window_name(function).unwrap_or_default().to_owned()
         }
+        // `window.start`, which has become an access to the window's column.
+        Expr::CompoundFieldAccess { root, access_chain } => match (root.as_ref(), access_chain.as_slice()) {
+            (
+                Expr::Function(function),
+                [AccessExpr::Subscript(Subscript::Index { index: Expr::Value(field) })],
+            ) if windows::window_name(function).is_some() => {
+                field.value.clone().into_string().unwrap_or_default()
+            }
+            _ => expr.to_string(),
+        },
         other => other.to_string(),
     };
     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('`', name) };
@@ -194,6 +204,11 @@ fn spark_function(function: &mut Function) {
     };
     let part = unnamed(Expr::value(Value::SingleQuotedString(part.to_owned())));
     if let Some(args) = arguments(function) {
+        if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(text)))] = args.as_slice()
+            && matches!(text.value, Value::SingleQuotedString(_) | Value::DoubleQuotedString(_))
+        {
+            *args = vec![unnamed(cast(text.value.clone(), SqlType::Date))];
+        }
         args.insert(0, part);
         rename(function, "date_part");
     }
@@ -305,9 +320,35 @@ fn as_expression(function: &Function) -> Option<Expr> {
             "date_add",
             vec![cast(Value::SingleQuotedString("1970-01-01".into()), SqlType::Date), days.clone()],
         ),
+        (name, [x]) if CASTS.contains(&name) => Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(x.clone()),
+            data_type: SqlType::Custom(ObjectName::from(Ident::new(name)), Vec::new()),
+            array: false,
+            format: None,
+        },
         _ => return None,
     })
 }
+
+/// Types whose names are casts as functions: `int(x)` is `CAST(x AS int)`. (`date(x)` is `to_date(x)`.)
+pub(super) const CASTS: &[&str] = &[
+    "bigint",
+    "binary",
+    "boolean",
+    "decimal",
+    "double",
+    "float",
+    "int",
+    "smallint",
+    "string",
+    "timestamp",
+    "tinyint",
+];
+
+/// Functions that become `date_part`.
+pub(super) const DATE_PARTS: &[&str] =
+    &["year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"];
 
 /// `count(CASE WHEN x THEN 1 END)`, with the FILTER of the call.
 fn counted_if(function: &Function, condition: &Expr) -> Expr {
@@ -326,16 +367,8 @@ fn counted_if(function: &Function, condition: &Expr) -> Expr {
     }
 }
 
-/// Names that [`as_expression`] knows, and those that become `date_part`.
+/// Names that [`as_expression`] knows beside the [`CASTS`].
 pub(super) const REPLACED: &[&str] = &[
-    "year",
-    "quarter",
-    "month",
-    "day",
-    "dayofmonth",
-    "dayofweek",
-    "dayofyear",
-    "weekofyear",
     "isnull",
     "isnotnull",
     "equal_null",

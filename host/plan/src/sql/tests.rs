@@ -74,6 +74,59 @@ fn an_unknown_table_or_field_is_named() {
     assert!(first_line(&error("- plugin: flights.classify\n")).contains("there is no plugin 'flights'"));
 }
 
+/// What is said of an expression, with its place.
+fn told(expr: &str) -> String {
+    first_line(&error(&format!("- sql: \"SELECT {expr} AS x FROM input\"\n"))).to_owned()
+}
+
+#[test]
+fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
+    for (expr, column, wanted) in [
+        ("distance + ts", 25, "+ does not take int and timestamp; CAST one of them"),
+        ("distance = ts", 25, "int and timestamp cannot be compared; CAST one of them"),
+        ("distance AND true", 25, "AND takes two booleans, not int and boolean"),
+        ("distance LIKE 'a'", 25, "LIKE takes two strings, not int and string; CAST one of them"),
+        ("NOT distance", 16, "NOT takes a boolean, not int"),
+        ("-carrier", 16, "- takes a number or an interval; CAST what comes after it"),
+        (
+            "distance IN (1, ts)",
+            25,
+            "int cannot be compared with all of long and timestamp; CAST them to one type",
+        ),
+        ("distance BETWEEN 1 AND ts", 25, "int and timestamp cannot be compared; CAST one of them"),
+        ("1 + upper(distance)", 20, "upper() takes string, not int; CAST the argument"),
+        ("upper(carrier, carrier)", 16, "upper() takes 1 argument, not 2"),
+        ("upper()", 16, "upper() needs arguments"),
+        ("trim(distance)", 16, "trim() takes string, not int; CAST the argument"),
+        ("abs(carrier)", 16, "abs() takes a number, not string; CAST the argument"),
+        ("year(carrier)", 16, "year() takes timestamp or date, not string; CAST the argument"),
+        ("size(carrier)", 16, "size() does not take string; CAST the arguments"),
+        ("to_json(distance)", 16, "to_json() takes a struct, a map or an array, not int"),
+        ("avg(ts)", 16, "avg() takes a number, not timestamp"),
+        ("max(distance, distance)", 16, "max() takes 1 argument, not 2"),
+        ("sum(sum(distance))", 16, "an aggregate function cannot stand inside another"),
+        ("CAST(ar AS int)", 8, "array<struct<x: int>> cannot be cast to int"),
+        ("CAST(distance AS foo)", 33, "there is no type 'foo'"),
+    ] {
+        assert_eq!(told(expr), format!("p.yaml:5:{column}: {wanted}"), "{expr}");
+    }
+    let condition = error("- filter: distance\n");
+    assert_eq!(first_line(&condition), "p.yaml:5:11: a condition must be boolean, not int");
+    let having =
+        error("- sql: SELECT carrier, count(*) AS n FROM input GROUP BY carrier HAVING distance > 1\n");
+    let wanted = "the column 'distance' is neither a key of GROUP BY nor inside an aggregate function";
+    assert_eq!(first_line(&having), format!("p.yaml:5:73: {wanted}"));
+    let sides = error("- sql: SELECT distance FROM input UNION ALL SELECT ts FROM input\n");
+    let wanted = "the column 'ts' is int on one side of UNION and timestamp on the other; CAST one of them";
+    assert_eq!(first_line(&sides), format!("p.yaml:5:35: {wanted}"));
+}
+
+#[test]
+fn a_part_of_a_window_is_called_as_in_spark() {
+    let sql = "SELECT window.start, window.end, count(*) AS n FROM input GROUP BY window(ts, '1 hour')";
+    assert_eq!(schema(&format!("- sql: {sql}\n")), "start: timestamp, end: timestamp, n: long NOT NULL");
+}
+
 #[test]
 fn names_do_not_mind_case_and_columns_keep_the_spelling_asked_for() {
     assert_eq!(schema("- select: [CARRIER, St.b, mixed]\n"), "CARRIER: string, b: string, mixed: string");

@@ -38,6 +38,8 @@ pub(super) struct Position {
     pub(super) from: Begin,
     /// A record beyond what was asked for, which is the next.
     ahead: Option<Records>,
+    /// What the cluster said while nobody read.
+    told: Option<KafkaError>,
 }
 
 /// What came of asking for a record.
@@ -74,7 +76,13 @@ impl Fetcher {
             let queue = queue.ok_or_else(|| failed(&format!("{at} has no queue")))?;
             positions.insert(
                 at.clone(),
-                Position { queue, context: Arc::clone(consumer.context()), from: *from, ahead: None },
+                Position {
+                    queue,
+                    context: Arc::clone(consumer.context()),
+                    from: *from,
+                    ahead: None,
+                    told: None,
+                },
             );
         }
         consumer.assign(&list).map_err(|e| failed(&e.to_string()))?;
@@ -136,6 +144,23 @@ impl Position {
         self.from = Begin { offset, at_beginning: false };
     }
 
+    /// The timestamp of the next record, if it was fetched and has one.
+    pub(super) fn next_ms(&mut self, at: &TopicPartition, with_headers: bool) -> Option<i64> {
+        if self.ahead.is_none() && self.told.is_none() {
+            match self.queue.poll(Duration::ZERO)? {
+                Ok(message) if message.offset() >= self.from.offset => {
+                    let mut ahead = Records::new(at, with_headers);
+                    ahead.push(&message);
+                    self.ahead = Some(ahead);
+                }
+                Ok(_) => {}
+                Err(told) => self.told = Some(told),
+            }
+        }
+        let next = self.ahead.as_ref()?.records.first()?;
+        (next.timestamp_ms >= 0).then_some(next.timestamp_ms)
+    }
+
     /// Appends the next record if it lies before `end`.
     pub(super) fn step(
         &mut self,
@@ -154,7 +179,7 @@ impl Position {
             self.passed(offset + 1);
             return Step::Record;
         }
-        let message = match self.queue.poll(timeout) {
+        let message = match self.told.take().map(Err).or_else(|| self.queue.poll(timeout)) {
             None => return Step::Nothing,
             Some(Ok(message)) => message,
             Some(Err(KafkaError::PartitionEOF(_))) => return Step::EndOfPartition,

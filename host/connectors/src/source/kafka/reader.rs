@@ -136,6 +136,12 @@ impl Reader {
         }
     }
 
+    /// The timestamp of the oldest record that comes next in its partition, of those that are fetched already.
+    pub(super) fn next_ms(&mut self) -> Option<i64> {
+        let positions = &mut self.fetcher.as_mut()?.positions;
+        positions.iter_mut().filter_map(|(at, position)| position.next_ms(at, self.with_headers)).min()
+    }
+
     /// Makes a consumer that goes on where the spans begin, unless there is one.
     fn assign(&mut self, spans: &Spans) -> Result<()> {
         let wanted: BTreeMap<_, _> = spans.iter().map(|(at, span)| (at.clone(), span.from)).collect();

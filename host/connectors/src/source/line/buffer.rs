@@ -127,6 +127,12 @@ impl Buffer {
         self.state.lock().lines
     }
 
+    /// When a micro-batch first saw the line behind so many, if one has.
+    pub(super) fn seen_ms(&self, lines: u64) -> Option<i64> {
+        let state = self.state.lock();
+        state.pieces.iter().find(|piece| piece.first_line + piece.lines > lines)?.time_ms
+    }
+
     /// Whether nothing will ever come after so many lines.
     pub(super) fn ends_at(&self, lines: u64) -> bool {
         let state = self.state.lock();

@@ -58,6 +58,8 @@ async fn lines_come_with_the_time_at_which_they_were_seen_and_within_the_limit()
     assert!(!source.is_at_end(Some(&Offset(3.into()))));
     let expected = vec![("a".to_owned(), 5), ("b".to_owned(), 5), ("c".to_owned(), 5)];
     assert_eq!(read(&source, 0, Offset(3.into())).await, expected);
+    let waiting = Backlog { records: Some(1), oldest_ms: Some(5), ..Backlog::default() };
+    assert_eq!(source.backlog(Some(&Offset(3.into()))).await, Some(waiting));
     assert_eq!(
         read(&source, 0, Offset(3.into())).await,
         expected,

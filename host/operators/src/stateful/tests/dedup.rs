@@ -29,25 +29,25 @@ fn replay_case(text: &str, columns: &str, keys: &[&str], event_time: Option<usiz
 
 #[test]
 fn all_columns_without_watermark() {
-    let case = include_str!("../../../testdata/dedup/all_columns_no_watermark.json");
+    let case = include_str!("../../../../../tests/oracle/04_dedup/all_columns_no_watermark.json");
     replay_case(case, "k string, v long", &["k", "v"], None, DedupExpiry::Never);
 }
 
 #[test]
 fn a_subset_of_columns_keeps_the_first_row() {
-    let case = include_str!("../../../testdata/dedup/subset_no_watermark.json");
+    let case = include_str!("../../../../../tests/oracle/04_dedup/subset_no_watermark.json");
     replay_case(case, COLUMNS, &["k"], None, DedupExpiry::Never);
 }
 
 #[test]
 fn a_key_without_the_event_time_is_never_forgotten_but_late_rows_are_dropped() {
-    let case = include_str!("../../../testdata/dedup/watermark_not_in_keys.json");
+    let case = include_str!("../../../../../tests/oracle/04_dedup/watermark_not_in_keys.json");
     replay_case(case, COLUMNS, &["k"], Some(2), DedupExpiry::Never);
 }
 
 #[test]
 fn keys_with_the_event_time_are_forgotten_and_those_with_null_are_not() {
-    let case = include_str!("../../../testdata/dedup/event_time_null_in_keys.json");
+    let case = include_str!("../../../../../tests/oracle/04_dedup/event_time_null_in_keys.json");
     replay_case(case, COLUMNS, &["k", "ts"], Some(2), DedupExpiry::EventTime);
 }
 
@@ -72,7 +72,7 @@ fn a_watermark_that_is_added_finds_what_was_seen_without_it_and_one_that_is_remo
 
 #[test]
 fn within_the_watermark() {
-    let case = include_str!("../../../testdata/dedup/within_watermark_no_keys.json");
+    let case = include_str!("../../../../../tests/oracle/04_dedup/within_watermark_no_keys.json");
     replay_case(case, COLUMNS, &["k", "v", "ts"], Some(2), WITHIN);
 }
 

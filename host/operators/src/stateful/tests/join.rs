@@ -126,7 +126,7 @@ fn case(text: &str, spec: &Spec, with_state: bool) {
 
 macro_rules! case {
     ($name:literal) => {
-        include_str!(concat!("../../../testdata/join/", $name, ".json"))
+        include_str!(concat!("../../../../../tests/oracle/06_stream_stream_join/", $name, ".json"))
     };
 }
 

@@ -24,7 +24,8 @@ fn numbers(values: std::ops::Range<i64>) -> RecordBatch {
 #[test]
 fn a_limit_counts_over_all_micro_batches() {
     let case: Value =
-        serde_json::from_str(include_str!("../../../testdata/limit_append.json")).expect("a case");
+        serde_json::from_str(include_str!("../../../../../tests/oracle/01_stateless/limit_append.json"))
+            .expect("a case");
     replay(&case, &mut Running::new(limit(5, true)), &[("s", &schema("b long"))], true);
 }
 

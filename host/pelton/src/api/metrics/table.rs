@@ -4,9 +4,9 @@
 use super::Samples::{Process, Query};
 use super::{Metric, Out, Scrape, ScrapedQuery};
 use crate::api::QueryState;
-use crate::api::status::{delay_seconds, watermark_ms};
+use crate::api::status::{delay_seconds, lag_seconds, watermark_ms};
 use pelton_core::function::PluginMetrics;
-use pelton_engine::progress::StateOperatorProgress;
+use pelton_engine::progress::{SourceProgress, StateOperatorProgress};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Info};
 use std::fmt;
 
@@ -106,6 +106,21 @@ pub(super) const METRICS: &[Metric] = &[
                 .try_for_each(|(name, source)| out.count(&[("source", name)], source.malformed_rows))
         },
     ),
+    gauge("pelton_source_backlog_rows", "Rows that wait, as the last micro-batch left them", |of, out| {
+        of.backlog(out, |source| source.metrics.num_records_outstanding)
+    }),
+    gauge("pelton_source_backlog_bytes", "Bytes that wait, as the last micro-batch left them", |of, out| {
+        of.backlog(out, |source| source.metrics.num_bytes_outstanding)
+    }),
+    gauge("pelton_source_backlog_files", "Files that wait, as the last micro-batch left them", |of, out| {
+        of.backlog(out, |source| source.metrics.num_files_outstanding)
+    }),
+    gauge("pelton_source_lag_seconds", "How long the oldest of it has been there", |of, out| {
+        of.sources().try_for_each(|source| {
+            let lag = lag_seconds(source, of.now_ms);
+            lag.map_or(Ok(()), |lag| out.gauge(&[("source", &source.name)], lag))
+        })
+    }),
     counter("pelton_sink_rows", "Rows that the sink took", |of, out| {
         out.count(&[], of.seen.totals.output_rows)
     }),
@@ -219,6 +234,17 @@ pub(super) const METRICS: &[Metric] = &[
 impl ScrapedQuery {
     fn watermark_ms(&self) -> Option<i64> {
         self.seen.recent.back().and_then(|last| watermark_ms(&last.progress))
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &SourceProgress> {
+        self.seen.recent.back().into_iter().flat_map(|last| &last.progress.sources)
+    }
+
+    fn backlog(&self, out: &mut Out<'_>, count: fn(&SourceProgress) -> Option<u64>) -> fmt::Result {
+        self.sources().try_for_each(|source| match count(source) {
+            Some(count) => out.gauge(&[("source", &source.name)], count as f64),
+            None => Ok(()),
+        })
     }
 
     fn operators(&self) -> impl Iterator<Item = &StateOperatorProgress> {

@@ -1,16 +1,17 @@
 //! The status of queries for a person: a line a query, and below it what is wrong; of a single query more.
 
-use crate::api::{PluginStatus, QueryStatus};
+use crate::api::{PluginStatus, QueryStatus, SourceStatus};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::fmt::Write;
 use std::time::Duration;
 
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 12] = [
     "QUERY",
     "STATE",
     "BATCH",
     "IN/S",
     "OUT/S",
+    "LAG",
     "WATERMARK",
     "BEHIND",
     "STATE ROWS",
@@ -54,6 +55,7 @@ fn cells(query: &QueryStatus) -> [String; HEADINGS.len()] {
         query.running_batch.or(query.last_committed).map_or_else(dash, |batch| batch.to_string()),
         rate(query.input_rows_per_second),
         rate(query.output_rows_per_second),
+        lag(query).map_or_else(dash, duration),
         query.watermark.clone().unwrap_or_else(dash),
         query.watermark_delay_seconds.map_or_else(dash, duration),
         if has_state { HumanCount(query.state_rows).to_string() } else { dash() },
@@ -61,6 +63,11 @@ fn cells(query: &QueryStatus) -> [String; HEADINGS.len()] {
         query.pid.to_string(),
         query.checkpoint.clone().unwrap_or_else(dash),
     ]
+}
+
+/// That of the source that is furthest behind, of those that know.
+fn lag(query: &QueryStatus) -> Option<f64> {
+    query.sources.values().filter_map(|source| source.lag_seconds).reduce(f64::max)
 }
 
 fn duration(seconds: f64) -> String {
@@ -95,6 +102,9 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
     if !in_full {
         return;
     }
+    for (name, source) in &query.sources {
+        let _ = writeln!(out, "  source {name} ({}): {}", source.description, behind(source));
+    }
     let counts = &query.counts;
     let _ = writeln!(
         out,
@@ -111,6 +121,24 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
     let _ = writeln!(out, "  the last micro-batch went through {speed} rows a second");
     let last = query.last_commit_at.as_deref().unwrap_or("never in this run");
     let _ = writeln!(out, "  {} since {}, last commit: {last}", query.state, query.since);
+}
+
+/// `12 rows, 3 files, 4 MiB wait, the oldest for 5 seconds`.
+fn behind(source: &SourceStatus) -> String {
+    let count = |count: Option<u64>, what: &str| count.map(|count| format!("{} {what}", HumanCount(count)));
+    let parts = [
+        count(source.backlog_rows, "rows"),
+        count(source.backlog_files, "files"),
+        source.backlog_bytes.map(|bytes| HumanBytes(bytes).to_string()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match (parts.is_empty(), source.lag_seconds) {
+        (true, _) => "it does not know what waits".to_owned(),
+        (false, Some(lag)) if lag > 0.0 => {
+            format!("{} wait, the oldest for {}", parts.join(", "), duration(lag))
+        }
+        (false, _) => format!("{} wait", parts.join(", ")),
+    }
 }
 
 /// What became of swaps of a plugin, if there were any.

@@ -1,4 +1,5 @@
-//! Lines that come from elsewhere than files: which decoder reads them. Used by the sources `http`, `socket` and `stdin`.
+//! What decodes records that come one by one: lines from elsewhere than files (sources `http`, `socket`, `stdin`), and records
+//! of any source that are decoded once more.
 
 use super::file::{FileFormat, FormatOptions};
 use crate::decode::csv::CsvDecoder;

@@ -24,6 +24,8 @@ pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
+pub use pelton_services::Secured;
+#[cfg(unix)]
 pub use postgres::Postgres;
 #[cfg(unix)]
 pub use s3::S3;

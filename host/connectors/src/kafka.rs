@@ -14,12 +14,12 @@ pub use config::{ClientOptions, Role};
 pub(crate) use config::client;
 pub(crate) use context::Context;
 pub(crate) use failure::Failure;
-pub(crate) use wait::{Status, Waiting};
+pub(crate) use wait::{Status, Waiting, limit};
 
 use pelton_core::{Error, Result};
 use std::time::Duration;
 
-/// How long one call to the cluster takes at most, before it is made again: so that a query can be ended meanwhile.
+/// How long one call to the cluster takes, before it is made again: so that a query can be ended meanwhile.
 pub(crate) const CALL: Duration = Duration::from_secs(5);
 
 /// Runs what blocks on a thread that may.

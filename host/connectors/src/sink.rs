@@ -13,7 +13,7 @@ mod table;
 
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 pub use file::{CommittedFile, FileSink, FileSinkOptions, Rollover, committed_files};
-pub use kafka::{KafkaSink, KafkaSinkOptions};
+pub use kafka::{DeadLetterTopic, DeadLetterTopicOptions, KafkaSink, KafkaSinkOptions};
 pub use memory::MemorySink;
 pub use plugin::PluginSink;
 pub use postgres::{PostgresSink, PostgresSinkOptions};

@@ -204,12 +204,12 @@ pub struct SourceProgress {
     pub num_input_bytes: u64,
     /// Records that did not decode and were dropped or sent to the dead letters.
     pub num_malformed_rows: u64,
-    /// What still waits in it, as far as it knows. Spark's source `metrics`.
+    /// What still waits in it and what it has lost, as far as it knows. Spark's source `metrics`.
     #[serde(skip_serializing_if = "SourceMetrics::is_empty")]
     pub metrics: SourceMetrics,
 }
 
-/// How far behind a source the query is after the micro-batch; by the names of Spark's metrics where it has them.
+/// How far behind a source the query is after the micro-batch, and what it has lost; by the names of Spark's metrics where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct SourceMetrics {
     /// Records that were there and are not read.
@@ -221,6 +221,10 @@ pub struct SourceMetrics {
     /// Files that were there and are not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_files_outstanding: Option<u64>,
+    /// Offsets that were found to be gone before they could be read, since the micro-batch before; a source that may lose
+    /// some counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_lost_offsets: Option<u64>,
 }
 
 impl SourceMetrics {
@@ -228,14 +232,15 @@ impl SourceMetrics {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
 
-impl From<Backlog> for SourceMetrics {
-    fn from(backlog: Backlog) -> Self {
+    /// What a source says after a micro-batch.
+    pub(crate) fn of(backlog: Option<Backlog>, lost: Option<u64>) -> Self {
+        let backlog = backlog.unwrap_or_default();
         Self {
             num_records_outstanding: backlog.records,
             num_bytes_outstanding: backlog.bytes,
             num_files_outstanding: backlog.files,
+            num_lost_offsets: lost,
         }
     }
 }

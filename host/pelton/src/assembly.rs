@@ -36,7 +36,7 @@ use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
-use pelton_plan::file::{Span, Spanned};
+use pelton_plan::file::{DeadLettersSpec, Span, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
@@ -180,6 +180,7 @@ impl Assembly {
         if self.given.is_none() {
             checkpoint_files(file, options)?;
             dead_letter_files(file)?;
+            kafka::dead_letters(file)?;
         }
         self.plan_with(file, Plugins::load(&self.host, file, &self.overrides)?).await
     }
@@ -226,9 +227,12 @@ impl Assembly {
         let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
         let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
         // A directory a query: several may share the tree, and a new checkpoint begins a new one.
-        let dead_letters = match &self.given {
-            Some(_) => None,
-            None => dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str())),
+        let (dead_letters, dead_letter_topic) = match &self.given {
+            Some(_) => (None, None),
+            None => (
+                dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str())),
+                kafka::dead_letters(file)?,
+            ),
         };
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
@@ -269,6 +273,9 @@ impl Assembly {
         }
         if let Some(files) = dead_letters {
             query = query.dead_letters(files);
+        }
+        if let Some(topic) = dead_letter_topic {
+            query = query.dead_letter_sink(Arc::new(topic));
         }
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
@@ -373,7 +380,10 @@ impl Assembly {
                 Some(given) => given.source(file, name, spec).map(OpenSource::Given),
                 None => source::open(file, name, spec, log(name), &self.stores).await,
             };
-            let place = |error: Error| error.context(format_args!("{}: source '{name}'", file.text().name()));
+            let place = |error: Error| match is_located(file, &error) {
+                true => error,
+                false => error.context(format_args!("{}: source '{name}'", file.text().name())),
+            };
             sources.insert(name.clone(), opened.map_err(place)?);
         }
         Ok(sources)
@@ -504,7 +514,8 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
 
 /// Where dead letters go, if not into the checkpoint.
 pub(crate) fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
-    file.dead_letters.as_ref().map(|url| tree(file, url)).transpose()
+    let directory = file.dead_letters.as_ref().and_then(DeadLettersSpec::directory);
+    directory.map(|url| tree(file, url)).transpose()
 }
 
 fn tree(file: &PipelineFile, url: &Spanned<String>) -> Result<Arc<dyn FileManager>> {
@@ -518,6 +529,13 @@ fn located(file: &PipelineFile, span: Span, error: Error) -> Error {
         Some(hint) => located.hint(hint),
         None => located,
     }
+}
+
+/// The error names its place in the file.
+fn is_located(file: &PipelineFile, error: &Error) -> bool {
+    let rest = error.message().strip_prefix(file.text().name()).and_then(|rest| rest.strip_prefix(':'));
+    let has_line = rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    has_line || error.message().starts_with("--set ")
 }
 
 /// Whether dead letters end with the process: there is neither a checkpoint nor another place for them.

@@ -1,7 +1,7 @@
 //! The settings of a client: those of the pipeline file, checked by name, and those that the guarantees need.
 
-use super::Context;
 use super::names::SETTINGS;
+use super::{CALL, Context, limit};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
@@ -9,6 +9,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How a cluster is reached. What is in here may hold secrets: it is shown nowhere.
 #[derive(Clone, Default)]
@@ -59,6 +60,11 @@ impl ClientOptions {
             _ => Err(Error::invalid("the Kafka cluster is not named")
                 .hint("add a line 'bootstrap_servers: localhost:9092'")),
         }
+    }
+
+    /// How long one call to the cluster takes at most, before it is made again.
+    pub(crate) fn call(&self) -> Duration {
+        limit(self.broker_timeout).map_or(CALL, |limit| limit.clamp(Duration::from_secs(1), CALL))
     }
 
     /// Checks every setting by name and value, as far as can be said without the cluster.

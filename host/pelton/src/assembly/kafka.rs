@@ -5,7 +5,9 @@ use super::source::format_options;
 use arrow::datatypes::SchemaRef;
 use pelton_connectors::encode;
 use pelton_connectors::kafka::{ClientOptions, Role};
-use pelton_connectors::sink::kafka::{Delivery, KafkaSinkOptions, Undecided};
+use pelton_connectors::sink::kafka::{
+    DeadLetterTopic, DeadLetterTopicOptions, Delivery, KafkaSinkOptions, Undecided,
+};
 use pelton_connectors::source::FileFormat;
 use pelton_connectors::source::kafka::{Boundary, KafkaSource, KafkaSourceOptions, Subscription};
 use pelton_core::{Error, MemoryFiles, Result};
@@ -100,7 +102,46 @@ pub(super) fn sink_options(file: &PipelineFile, sink: &spec::KafkaSink) -> Resul
             spec::Undecided::Write => Undecided::Write,
             spec::Undecided::Skip => Undecided::Skip,
         }),
+        of_letters: false,
     })
+}
+
+/// The topic of the query's dead letters, if they go to one.
+pub(super) fn dead_letters(file: &PipelineFile) -> Result<Option<DeadLetterTopic>> {
+    let Some(spec) = file.dead_letters.as_ref().and_then(spec::DeadLettersSpec::topic) else {
+        return Ok(None);
+    };
+    check_not_read(file, spec)?;
+    let default = KafkaSinkOptions::new("", "");
+    let options = DeadLetterTopicOptions {
+        client: client(file, Role::Sink, &spec.bootstrap_servers, &spec.kafka, spec.broker_timeout)?,
+        topic: spec.topic.value.clone(),
+        transactional_id: spec.transactional_id.as_ref().map(|id| id.value.clone()),
+        transaction_timeout: spec.transaction_timeout.map_or(default.transaction_timeout, Duration::interval),
+    };
+    DeadLetterTopic::new(options).map(Some).map_err(|error| located(file, spec.topic.span, error))
+}
+
+/// What is read from the topic that it goes to when it is lost would come for ever.
+fn check_not_read(file: &PipelineFile, letters: &spec::DeadLetterTopic) -> Result<()> {
+    let servers = |servers: &Option<Spanned<String>>| servers.as_ref().map(|text| text.value.clone());
+    let reads = |source: &spec::SourceSpec| match source {
+        spec::SourceSpec::Kafka(source) if servers(&source.bootstrap_servers) == servers(&letters.bootstrap_servers) => {
+            match subscription(file, source)? {
+                Subscription::Topics(topics) => Ok(topics.contains(&letters.topic.value)),
+                Subscription::Pattern(pattern) => Ok(pattern.is_match(&letters.topic.value)),
+                Subscription::Assign(assigned) => Ok(assigned.contains_key(&letters.topic.value)),
+            }
+        }
+        _ => Ok::<_, Error>(false),
+    };
+    for (name, source) in &file.sources.value {
+        if reads(source)? {
+            let what = format!("the source '{name}' reads the topic of the dead letters: a lost record would come back for ever");
+            return Err(located(file, letters.topic.span, Error::invalid(what).hint("send them to another topic")));
+        }
+    }
+    Ok(())
 }
 
 fn client(

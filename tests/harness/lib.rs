@@ -22,9 +22,9 @@ pub use http::{Answer, Http};
 pub use kafka::{Kafka, Message, Record};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
-pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use pelton_services::Secured;
+pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use postgres::Postgres;
 #[cfg(unix)]

@@ -14,8 +14,8 @@ use crate::waits::Waits;
 use crate::watermark::{Recorded, WatermarkTracker};
 use pelton_checkpoint::{Checkpoint, LayoutId, Resume, SwappedPlugin};
 use pelton_core::{
-    BatchId, DeadLetterContext, DeadLetterSink, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
-    Table, Trigger, WatermarkPolicy,
+    BatchId, DeadLetterContext, DeadLetterSink, Error, FileManager, OutputMode, PluginDigest, Result, Sink,
+    SinkContext, Source, StateStore, Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -288,9 +288,7 @@ impl QueryBuilder {
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
         let committed_layout = resume.last_commit().and_then(|commit| commit.layout.clone());
-        for plugin in logic.plugins.values() {
-            checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
-        }
+        save_plugins(&checkpoint, &logic).await?;
         if let Some(state) = &mut self.state {
             carried.clear(state.as_mut())?;
         }
@@ -310,8 +308,7 @@ impl QueryBuilder {
         let then = (rerun_layout.as_ref(), committed_layout.as_ref());
         let swapped = swapped(&resume, &logic, (&self.file_plugins, &self.on_probation), then);
         let context = sink_context(&checkpoint, &resume, &logic, self.output_mode);
-        open_letters(self.dead_letter_sink.as_ref(), &checkpoint, &context).await?;
-        sink.open(context).await?;
+        open_sinks(sink.as_ref(), self.dead_letter_sink.as_ref(), &checkpoint, context).await?;
         let query = Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
@@ -425,20 +422,31 @@ fn swapped(
     swapped
 }
 
-/// Opens where dead letters go beside their file.
-async fn open_letters(
+/// Keeps the plugins' bytes, for reruns and rollbacks.
+async fn save_plugins(checkpoint: &Checkpoint, logic: &Logic) -> Result<()> {
+    for plugin in logic.plugins.values() {
+        checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
+    }
+    Ok(())
+}
+
+/// Opens where dead letters go beside their file, and the sink.
+async fn open_sinks(
+    sink: &dyn Sink,
     letters: Option<&Arc<dyn DeadLetterSink>>,
     checkpoint: &Checkpoint,
-    of_sink: &SinkContext,
+    context: SinkContext,
 ) -> Result<()> {
-    let Some(letters) = letters else { return Ok(()) };
-    let context = DeadLetterContext {
-        query_name: checkpoint.metadata().query_name.clone(),
-        query_id: of_sink.query_id.clone(),
-        last_committed: of_sink.last_committed,
-        unfinished: of_sink.unfinished,
-    };
-    letters.open(context).await.map_err(|failed| failed.context("dead_letters"))
+    if let Some(letters) = letters {
+        let of_letters = DeadLetterContext {
+            query_name: checkpoint.metadata().query_name.clone(),
+            query_id: context.query_id.clone(),
+            last_committed: context.last_committed,
+            unfinished: context.unfinished,
+        };
+        letters.open(of_letters).await.map_err(|failed| failed.context("dead_letters"))?;
+    }
+    sink.open(context).await
 }
 
 fn sink_context(

@@ -14,8 +14,8 @@ use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, LayoutId, SwappedPlugin};
 use pelton_core::{
-    BatchId, Clock, Dataflow, DeadLetterSink, FileManager, OutputMode, PluginDigest, QueryId, ReadLimit, Result, RunId, Sink,
-    Source, StateLayout, StateStore, Table, Trigger,
+    BatchId, Clock, Dataflow, DeadLetterSink, FileManager, OutputMode, PluginDigest, QueryId, ReadLimit,
+    Result, RunId, Sink, Source, StateLayout, StateStore, Table, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -126,7 +126,10 @@ impl Replay {
             info: Arc::new(info),
             dataflow: Arc::clone(&self.dataflow),
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
-            dead_letters: Letters::new(DeadLetterFile::new(Arc::clone(letters) as Arc<dyn FileManager>, batch_id)),
+            dead_letters: Letters::new(DeadLetterFile::new(
+                Arc::clone(letters) as Arc<dyn FileManager>,
+                batch_id,
+            )),
             event_times: Arc::new(EventTimes::new(self.dataflow.watermarks())),
             on_probation: BTreeSet::new(),
             meters: Arc::new(crate::meters::Meters::new(self.inputs.len())),

@@ -34,7 +34,8 @@ impl Waits {
             Some(format!("{} (source '{name}')", source.upgrade()?.waits_for()?))
         });
         let of_sink = || Some(format!("{} (sink)", self.sink.as_ref()?.upgrade()?.waits_for()?));
-        let of_letters = || Some(format!("{} (dead_letters)", self.letters.as_ref()?.upgrade()?.waits_for()?));
+        let of_letters =
+            || Some(format!("{} (dead_letters)", self.letters.as_ref()?.upgrade()?.waits_for()?));
         sources.next().or_else(of_sink).or_else(of_letters)
     }
 }

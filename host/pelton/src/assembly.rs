@@ -29,8 +29,8 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink, Source, StateStore,
-    Table, Trigger,
+    Clock, Dataflow, DeadLetterSink, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink,
+    Source, StateStore, Table, Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
@@ -116,6 +116,9 @@ pub(crate) struct Assembled {
     pub(crate) query: QueryBuilder,
     pub(crate) parts: Parts,
 }
+
+/// The tree of their files, and what takes them beside that.
+type LettersTo = (Option<Arc<dyn FileManager>>, Option<Arc<dyn DeadLetterSink>>);
 
 /// The sources of a plan, cut down to the columns that it reads. Their logs are in memory: they can be asked, not run.
 pub(crate) struct Inputs {
@@ -226,14 +229,7 @@ impl Assembly {
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
         let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
-        // A directory a query: several may share the tree, and a new checkpoint begins a new one.
-        let (dead_letters, dead_letter_topic) = match &self.given {
-            Some(_) => (None, None),
-            None => (
-                dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str())),
-                kafka::dead_letters(file)?,
-            ),
-        };
+        let (dead_letters, dead_letter_topic) = self.dead_letters(file, &recovered)?;
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
@@ -275,12 +271,23 @@ impl Assembly {
             query = query.dead_letters(files);
         }
         if let Some(topic) = dead_letter_topic {
-            query = query.dead_letter_sink(Arc::new(topic));
+            query = query.dead_letter_sink(topic);
         }
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
         }
         Ok(Assembled { query, parts })
+    }
+
+    /// Where dead letters go if not into the checkpoint alone: their files, and beside them.
+    fn dead_letters(&self, file: &PipelineFile, recovered: &Recovered) -> Result<LettersTo> {
+        if self.given.is_some() {
+            return Ok((None, None));
+        }
+        // A directory a query: several may share the tree, and a new checkpoint begins a new one.
+        let files = dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str()));
+        let topic = kafka::dead_letters(file)?;
+        Ok((files, topic.map(|topic| Arc::new(topic) as Arc<dyn DeadLetterSink>)))
     }
 
     /// The plan that goes on and, if others are needed for a micro-batch that must be repeated, the plan for that.

@@ -30,7 +30,10 @@ fn a_lost_record_goes_to_a_topic_with_its_key_and_what_is_known_of_it() -> Resul
     run(folder.path(), &text)?.succeed()?;
     let letters = kafka.consume("letters-out")?;
     let [letter] = letters.as_slice() else { anyhow::bail!("{letters:?}") };
-    ensure!(letter.text() == "{\"user\": \"bob\", \"am" && letter.key.as_deref() == Some(b"bob"), "{letter:?}");
+    ensure!(
+        letter.text() == "{\"user\": \"bob\", \"am" && letter.key.as_deref() == Some(b"bob"),
+        "{letter:?}"
+    );
     for (name, text) in [
         ("query", "orders"),
         ("batch_id", "0"),

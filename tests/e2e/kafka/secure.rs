@@ -11,7 +11,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// From one topic of the listener to another.
 fn copied(servers: &str, settings: &str, folder: &Path, out: &str) -> Result<pelton_tests::Pelton> {
-    let cluster = format!("connector: kafka, bootstrap_servers: '{servers}', kafka: {{{settings}}}");
+    let cluster = format!(
+        "connector: kafka, bootstrap_servers: '{servers}', broker_timeout: 10 seconds, kafka: {{{settings}}}"
+    );
     let pipeline = format!(
         "name: copied\nsources:\n  in: {{{cluster}, subscribe: in, starting_offsets: earliest}}\nsteps:\n\
          - select: [key, value]\nsink: {{{cluster}, topic: {out}}}"
@@ -32,7 +34,10 @@ fn refused(what: &str, run: pelton_tests::Pelton, words: &[&str]) -> Result<()> 
     let begun = Instant::now();
     let Finished { code, stderr, .. } = run.output()?;
     let took = begun.elapsed();
-    ensure!(code.is_some_and(|code| code > 0) && took < PATIENCE, "{what}: {code:?} after {took:?}\n{stderr}");
+    ensure!(
+        code.is_some_and(|code| code > 0) && took < PATIENCE,
+        "{what}: {code:?} after {took:?}\n{stderr}"
+    );
     for word in words {
         ensure!(stderr.contains(word), "{what}: no '{word}' in\n{stderr}");
     }
@@ -68,17 +73,27 @@ fn a_secured_listener_is_reached_or_it_is_told_why_not() -> Result<()> {
             login("PLAIN", Secured::PASSWORD, &secured.stranger),
             [place.as_str(), "certificate verify failed"],
         ),
-        ("a wrong password, PLAIN", login("PLAIN", "wrong", &secured.authority), [place.as_str(), "uthentication"]),
+        (
+            "a wrong password, PLAIN",
+            login("PLAIN", "wrong", &secured.authority),
+            [place.as_str(), "uthentication"],
+        ),
         (
             "a wrong password, SCRAM",
             login("SCRAM-SHA-256", "wrong", &secured.authority),
             [place.as_str(), "uthentication"],
         ),
-        ("without encryption", String::new(), [place.as_str(), "security.protocol"]),
     ] {
         let (_folder, run) = try_with(servers, &settings)?;
         refused(what, run, &words)?;
     }
+    // It may be that nothing answers yet behind what takes connections: so it is waited for, and told what it may be.
+    let (_folder, run) = try_with(servers, "")?;
+    refused(
+        "without encryption",
+        run,
+        &[servers, "broker_timeout", "incorrect security.protocol configuration"],
+    )?;
     let open = kafka.bootstrap_servers();
     let (_folder, run) = try_with(&open, &login("PLAIN", Secured::PASSWORD, &secured.authority))?;
     refused("encrypted to an open listener", run, &[&format!("{open} refuses the connection"), "PLAINTEXT"])

@@ -139,7 +139,8 @@ fn certificate(folder: &Path, name: &str) -> Result<()> {
     let store = format!("{name}.p12");
     let common = ["-alias", name, "-keystore", &store, "-storepass", Secured::PASSWORD];
     let make = ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-storetype", "PKCS12"];
-    let says = ["-dname", "CN=pelton-tests", "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"];
+    let says =
+        ["-dname", "CN=pelton-tests", "-ext", "san=ip:127.0.0.1,dns:localhost", "-ext", "bc:c=ca:true"];
     keytool(folder, &[&make[..], &says[..], &["-validity", "3650"], &common[..]].concat())?;
     keytool(folder, &[&["-exportcert", "-rfc", "-file", &format!("{name}.pem")][..], &common[..]].concat())
 }

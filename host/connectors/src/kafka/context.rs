@@ -108,9 +108,12 @@ impl ClientContext for Context {
             Some(RDKafkaErrorCode::SSL) => !self.status.has_answered(),
             _ => false,
         };
-        match is_refused {
-            true => *self.refused.lock() = Some(reason.to_owned()),
-            false => *self.last.lock() = Some(reason.to_owned()),
+        let mut last = self.last.lock();
+        match (is_refused, error.rdkafka_error_code()) {
+            (true, _) => *self.refused.lock() = Some(reason.to_owned()),
+            // That none is left says nothing of why.
+            (false, Some(RDKafkaErrorCode::AllBrokersDown)) if last.is_some() => {}
+            (false, _) => *last = Some(reason.to_owned()),
         }
     }
 }

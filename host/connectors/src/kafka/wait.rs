@@ -108,7 +108,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn timed_out(&self, why: &str) -> Error {
-        let why = self.status.waits_for().map_or_else(|| why.to_owned(), |known| known);
+        let why = self.status.waits_for().unwrap_or_else(|| why.to_owned());
         let place = format!("Kafka at {}", self.status.place());
         let why = why.strip_prefix(&format!("{place}: ")).unwrap_or(&why);
         Error::unavailable(format!("{place} did not answer within broker_timeout: {why}"))

@@ -82,8 +82,12 @@ mod tests {
     #[test]
     fn letters_go_to_a_directory_or_a_topic() {
         let letters = read("./dead").unwrap().dead_letters.unwrap();
-        assert_eq!((letters.directory().unwrap().value.as_str(), letters.topic().is_none()), ("./dead", true));
-        let letters = read("{connector: kafka, bootstrap_servers: b, topic: lost}").unwrap().dead_letters.unwrap();
+        assert_eq!(
+            (letters.directory().unwrap().value.as_str(), letters.topic().is_none()),
+            ("./dead", true)
+        );
+        let letters =
+            read("{connector: kafka, bootstrap_servers: b, topic: lost}").unwrap().dead_letters.unwrap();
         assert_eq!((letters.topic().unwrap().topic.value.as_str(), letters.directory()), ("lost", None));
     }
 
@@ -91,9 +95,15 @@ mod tests {
     fn what_is_no_place_for_letters_is_told_with_its_place() {
         for (text, told) in [
             ("{connector: kafka}", "p.yaml:4:15: the key 'topic' is missing here"),
-            ("{connector: kafkka, topic: t}", "p.yaml:4:27: 'kafkka' is not possible here; did you mean 'kafka'?"),
+            (
+                "{connector: kafkka, topic: t}",
+                "p.yaml:4:27: 'kafkka' is not possible here; did you mean 'kafka'?",
+            ),
             ("{topic: t}", "p.yaml:4:15: the key 'connector' is missing here; there are: kafka"),
-            ("{connector: kafka, topc: t}", "p.yaml:4:34: there is no key 'topc' here; did you mean 'topic'?"),
+            (
+                "{connector: kafka, topc: t}",
+                "p.yaml:4:34: there is no key 'topc' here; did you mean 'topic'?",
+            ),
             ("[a]", "p.yaml:4:15: expected text or a map of keys, found a list"),
         ] {
             assert_eq!(read(text).unwrap_err(), told);

@@ -27,16 +27,13 @@ pub use events::{
 };
 pub use failures::{DeadLetterBudget, OnPluginFailure, RecycleLimits};
 pub use feeds::{HttpSource, SocketSource, StdinSource};
-pub use kafka::{
-    Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
-};
+pub use kafka::{Delivery, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided};
 pub use letters::{DeadLetterConnector, DeadLetterTopic, DeadLettersSpec};
 pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
 pub use sinks::{
-    ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, PluginSink, PostgresSink, Rollover,
-    SinkSpec, Truncate,
+    ConsoleFormat, ConsoleSink, FileSink, MemorySink, PluginSink, PostgresSink, Rollover, SinkSpec, Truncate,
 };
 pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
 pub use values::{ByteSize, Duration, FormatOptions, OptionValue, Spanned, SpannedText};

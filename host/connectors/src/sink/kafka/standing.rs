@@ -122,6 +122,10 @@ mod tests {
         assert_eq!(written(None, Some(4), Some(5)), None, "the group's offset has expired");
         assert_eq!(written(Some(2), Some(4), Some(5)), Some(2), "3 and 4 had none");
         assert_eq!(written(Some(5), Some(4), Some(5)), Some(5));
-        assert_eq!(written(Some(6), Some(4), Some(5)), None, "the checkpoint was restored from an older copy");
+        assert_eq!(
+            written(Some(6), Some(4), Some(5)),
+            None,
+            "the checkpoint was restored from an older copy"
+        );
     }
 }

@@ -203,8 +203,8 @@ mod tests {
     use crate::decode::options::OptionMap;
     use crate::encode::JsonEncoder;
     use crate::source::file::FileFormat;
-    use pelton_core::{MalformedPolicy, MessageOrigin};
     use pelton_core::types::{columns_name, parse_columns};
+    use pelton_core::{MalformedPolicy, MessageOrigin};
 
     const OF: [(Option<&str>, Option<&str>); 5] = [
         (Some("a"), Some("{\"x\":1}")),

@@ -177,7 +177,9 @@ mod tests {
         let all = "query=orders query_id=q-1 batch_id=7";
         assert_eq!(
             shown(&first, 0),
-            format!("{all} sequence=0 kind=malformed reason=not JSON source=in position=t-3@12 topic=t partition=3 offset=12")
+            format!(
+                "{all} sequence=0 kind=malformed reason=not JSON source=in position=t-3@12 topic=t partition=3 offset=12"
+            )
         );
         let of_plugin = "reason=no carrier step=classify plugin=flights plugin_digest=ab12";
         assert_eq!(shown(&first, 1), format!("{all} sequence=1 kind=refused {of_plugin}"));

@@ -89,11 +89,7 @@ fn a_secured_listener_is_reached_or_it_is_told_why_not() -> Result<()> {
     }
     // It may be that nothing answers yet behind what takes connections: so it is waited for, and told what it may be.
     let (_folder, run) = try_with(servers, "")?;
-    refused(
-        "without encryption",
-        run,
-        &[servers, "broker_timeout", "incorrect security.protocol configuration"],
-    )?;
+    refused("without encryption", run, &[servers, "broker_timeout", "look at security.protocol"])?;
     let open = kafka.bootstrap_servers();
     let (_folder, run) = try_with(&open, &login("PLAIN", Secured::PASSWORD, &secured.authority))?;
     refused("encrypted to an open listener", run, &[&format!("{open} refuses the connection"), "PLAINTEXT"])

@@ -182,6 +182,8 @@ fn shop() -> prost_reflect::prost_types::FileDescriptorSet {
         r#type: Some(kind),
         label: Some(1),
         type_name: of.map(str::to_owned),
+        // As protoc has it.
+        json_name: text(name),
         ..FieldDescriptorProto::default()
     };
     let message = |name: &str, field: Vec<FieldDescriptorProto>| DescriptorProto {

@@ -5,7 +5,7 @@
 
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::Subscription;
-use crate::kafka::{Context, Failure};
+use crate::kafka::{Context, Failure, hear};
 use pelton_core::Error;
 use pelton_core::suggest::did_you_mean;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     fn failed(&self, error: &rdkafka::error::KafkaError, what: &str) -> Failure {
-        self.serve();
+        hear(&self.client);
         Failure::new(error, self.client.context(), what)
     }
 }

@@ -5,7 +5,7 @@ use super::{CALL, Context, limit};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
-use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use std::collections::BTreeMap;
@@ -76,6 +76,9 @@ impl ClientOptions {
     /// The settings that the pipeline file may change come first in `defaults`; `fixed` are those that it may not.
     pub(crate) fn config(&self, defaults: &[(&str, &str)], fixed: &[(&str, &str)]) -> Result<ClientConfig> {
         let mut config = ClientConfig::new();
+        // That a connection was closed is told on this level. It all goes to the context, which shows it to who asks.
+        let is_debugged = self.settings.contains_key("debug");
+        config.set_log_level(if is_debugged { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         for (name, value) in defaults {
             config.set(*name, *value);
         }

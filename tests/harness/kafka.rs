@@ -182,6 +182,12 @@ impl Kafka {
             until("a partition is written, and its transactions have ended", || {
                 written = written.or_else(|| end(&all));
                 Ok(written.is_some() && end(reader) >= written)
+            })
+            .with_context(|| {
+                let committed = end(reader);
+                format!(
+                    "{topic}-{partition} is written up to {written:?}, and may be read up to {committed:?}"
+                )
             })?;
         }
         Ok(partitions)

@@ -42,7 +42,7 @@ fn refused(what: &str, run: pelton_tests::Pelton, words: &[&str]) -> Result<()> 
         ensure!(stderr.contains(word), "{what}: no '{word}' in\n{stderr}");
     }
     ensure!(!stderr.contains(Secured::PASSWORD), "{what}: it tells the password:\n{stderr}");
-    let errors = stderr.lines().filter(|line| line.contains("error")).count();
+    let errors = stderr.lines().filter(|line| line.starts_with("error")).count();
     ensure!(errors == 1, "{what}: {errors} lines tell an error:\n{stderr}");
     Ok(())
 }

@@ -2,10 +2,16 @@
 
 /// What users meet: malformed values, tombstones, new partitions, lost records, zombies, lag.
 mod basics;
+/// Dead letters in a topic.
+mod letters;
+/// Offsets without records: those that are lost, and those that are not.
+mod loss;
 /// Each row once, whatever dies.
 mod once;
 /// The rows that files would have given, at any pace.
 mod pace;
+/// Encrypted, as a user; and what is told if that fails.
+mod secure;
 
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::executor::block_on;
-use pelton_services::KafkaBroker;
+use pelton_services::{KafkaBroker, Secured};
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication, TopicResult};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::{ClientConfig, FromClientConfig};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::message::{BorrowedMessage, DeliveryResult, Headers as _, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +54,14 @@ impl Kafka {
         let kafka = Self { broker };
         kafka.wait_until_it_answers()?;
         Ok(kafka)
+    }
+
+    /// The same with a listener beside the open one that encrypts and asks for a user.
+    pub fn start_secured() -> Result<(Self, Secured)> {
+        let kafka = Self { broker: KafkaBroker::start_secured()? };
+        kafka.wait_until_it_answers()?;
+        let secured = kafka.broker.secured().context("the broker has no such listener")?;
+        Ok((kafka, secured))
     }
 
     /// `host:port`, for `bootstrap.servers`.
@@ -147,6 +155,7 @@ impl Kafka {
                     key: message.key().map(<[u8]>::to_vec),
                     value: message.payload().map(<[u8]>::to_vec),
                     timestamp_ms: message.timestamp().to_millis(),
+                    headers: headers(&message),
                 }),
                 Some(Err(KafkaError::PartitionEOF(partition))) => _ = unread.remove(&partition),
                 Some(Err(why)) if passes(&why) => {}
@@ -173,6 +182,12 @@ impl Kafka {
             until("a partition is written, and its transactions have ended", || {
                 written = written.or_else(|| end(&all));
                 Ok(written.is_some() && end(reader) >= written)
+            })
+            .with_context(|| {
+                let committed = end(reader);
+                format!(
+                    "{topic}-{partition} is written up to {written:?}, and may be read up to {committed:?}"
+                )
             })?;
         }
         Ok(partitions)
@@ -296,13 +311,26 @@ pub struct Message {
     pub value: Option<Vec<u8>>,
     /// Its time, in milliseconds since 1970.
     pub timestamp_ms: Option<i64>,
+    /// Its headers, as text.
+    pub headers: Vec<(String, String)>,
 }
 
 impl Message {
+    /// The header of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
     /// The value as text; nothing for a tombstone.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.value.as_deref().unwrap_or_default()).into_owned()
     }
+}
+
+fn headers(message: &BorrowedMessage<'_>) -> Vec<(String, String)> {
+    let text = |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
+    let of = message.headers().into_iter().flat_map(|headers| headers.iter());
+    of.map(|header| (header.key.to_owned(), text(header.value))).collect()
 }
 
 /// Keeps the first record that the broker did not take.

@@ -24,6 +24,8 @@ pub use kafka::{Kafka, Message, Record};
 pub use measuring::{bench_folder, bids, last_json, made_once, micro_batch_ms, number, percentile, remove};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
+#[cfg(unix)]
+pub use pelton_services::Secured;
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};
 #[cfg(unix)]
 pub use postgres::Postgres;

@@ -23,6 +23,10 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
@@ -77,7 +81,9 @@ impl DeadLetterFile {
 }
 
 fn write_line(text: &mut Vec<u8>, batch_id: BatchId, letter: &DeadLetter) -> Result<()> {
-    let payload = std::str::from_utf8(&letter.payload).ok();
+    let (payload, payload_base64) = text_or_base64(&letter.payload);
+    let key = letter.message.as_ref().and_then(|message| message.key.as_ref());
+    let (key, key_base64) = key.map(|key| text_or_base64(key)).unwrap_or_default();
     let line = Line {
         batch_id,
         kind: letter.kind.as_str(),
@@ -85,8 +91,10 @@ fn write_line(text: &mut Vec<u8>, batch_id: BatchId, letter: &DeadLetter) -> Res
         position: letter.position.as_deref(),
         reason: &letter.reason,
         plugin: letter.plugin.as_ref().map(|digest| digest.as_str()),
+        key,
+        key_base64,
         payload,
-        payload_base64: payload.is_none().then(|| BASE64.encode(&letter.payload)),
+        payload_base64,
     };
     serde_json::to_writer(&mut *text, &line)
         .map_err(|e| Error::internal(format!("a dead letter does not serialise: {e}")).caused_by(e))?;
@@ -94,11 +102,19 @@ fn write_line(text: &mut Vec<u8>, batch_id: BatchId, letter: &DeadLetter) -> Res
     Ok(())
 }
 
+/// Text stays text, other bytes become base64.
+fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(BASE64.encode(bytes))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures::executor::block_on;
-    use pelton_core::{LossKind, MemoryFiles};
+    use pelton_core::{LossKind, MemoryFiles, MessageOrigin};
 
     fn letter(payload: &'static [u8]) -> DeadLetter {
         DeadLetter {
@@ -108,6 +124,7 @@ mod tests {
             reason: "not a number: 'x'".into(),
             plugin: None,
             payload: Bytes::from_static(payload),
+            message: None,
         }
     }
 
@@ -117,7 +134,10 @@ mod tests {
             let files = MemoryFiles::new();
             let mut file = DeadLetterFile::new(Arc::new(files.clone()), BatchId(3));
             file.append(&[letter(b"1,x")]).await.unwrap();
-            file.append(&[letter(b"\xff\x00")]).await.unwrap();
+            let key = Some(Bytes::from_static(b"k"));
+            let message = MessageOrigin { topic: "t".into(), partition: 0, offset: 7, key };
+            let with_key = DeadLetter { message: Some(message), ..letter(b"\xff\x00") };
+            file.append(&[with_key]).await.unwrap();
             file.finish().await.unwrap();
             let text = files.read("3.jsonl").await.unwrap().unwrap();
             let expected = concat!(
@@ -125,7 +145,7 @@ mod tests {
                 r#""reason":"not a number: 'x'","payload":"1,x"}"#,
                 "\n",
                 r#"{"batch_id":3,"kind":"malformed","origin":"flights","position":"a.csv:7","#,
-                r#""reason":"not a number: 'x'","payload_base64":"/wA="}"#,
+                r#""reason":"not a number: 'x'","key":"k","payload_base64":"/wA="}"#,
                 "\n"
             );
             assert_eq!(std::str::from_utf8(&text).unwrap(), expected);

@@ -26,6 +26,7 @@ pub(crate) use time::{Zone, parse_date, parse_timestamp};
 use ::arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use async_trait::async_trait;
 use pelton_core::suggest::did_you_mean;
+use pelton_core::types::columns_name;
 use pelton_core::{Decoded, Error, MalformedPolicy, Result};
 use std::sync::Arc;
 
@@ -122,6 +123,19 @@ pub(crate) fn corrupt_column(fields: &Fields, name: &str) -> Result<Option<usize
         )));
     }
     Ok(Some(index))
+}
+
+/// Refuses columns other than the one that a format has.
+pub(crate) fn check_only_column(settings: &DecoderSettings, format: &str, only: &Schema) -> Result<()> {
+    let same = |(given, only): (&Arc<Field>, &Arc<Field>)| {
+        given.name() == only.name() && given.data_type() == only.data_type()
+    };
+    let fields = settings.schema.fields();
+    if fields.len() == only.fields().len() && fields.iter().zip(only.fields()).all(same) {
+        return Ok(());
+    }
+    let (wanted, found) = (columns_name(only.fields()), columns_name(fields));
+    Err(Error::invalid(format!("format {format} has one column, '{wanted}', not ({found})")))
 }
 
 /// Without the byte order mark, if there is one.

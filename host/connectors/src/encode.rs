@@ -32,6 +32,8 @@ pub use protobuf::ProtobufEncoder;
 pub use raw::RawEncoder;
 pub use text::TextEncoder;
 
+pub use crate::format::FileFormat;
+
 pub(crate) use columns::{Column, Values};
 pub(crate) use datetime::{LocalTime, push_clock, push_two};
 pub(crate) use number::{push_decimal_plain, push_f32, push_f64, push_int};
@@ -41,69 +43,7 @@ use crate::decode::options::OptionMap;
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::Schema;
 use ::parquet::arrow::arrow_writer::ArrowColumnChunk;
-use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result};
-use std::str::FromStr;
-
-/// What a file of rows looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FileFormat {
-    /// One JSON object a line.
-    #[default]
-    Json,
-    /// Comma-separated values.
-    Csv,
-    /// Apache Parquet.
-    Parquet,
-    /// One string column, a line each.
-    Text,
-    /// Apache Avro.
-    Avro,
-    /// Arrow IPC.
-    Arrow,
-    /// Protobuf messages.
-    Protobuf,
-    /// One binary column as it is.
-    Raw,
-}
-
-impl FileFormat {
-    const ALL: [Self; 8] = [
-        Self::Json,
-        Self::Csv,
-        Self::Parquet,
-        Self::Text,
-        Self::Avro,
-        Self::Arrow,
-        Self::Protobuf,
-        Self::Raw,
-    ];
-
-    /// The word in the pipeline file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Parquet => "parquet",
-            Self::Text => "text",
-            Self::Avro => "avro",
-            Self::Arrow => "arrow",
-            Self::Protobuf => "protobuf",
-            Self::Raw => "raw",
-        }
-    }
-}
-
-impl FromStr for FileFormat {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|format| format.as_str() == text).ok_or_else(|| {
-            let near = did_you_mean(text, Self::ALL.map(Self::as_str));
-            Error::invalid(format!("there is no format '{text}' to write{near}"))
-        })
-    }
-}
 
 /// The encoder of a format for rows of one schema.
 #[derive(Debug)]
@@ -222,12 +162,13 @@ impl Encoder {
         }
     }
 
-    /// Gets ready what encoding rows one by one needs from outside: an Avro schema is registered, if there is a registry,
+    /// Gets ready what encoding rows one by one needs from outside: a schema is registered, if there is a registry,
     /// under its `subject` or else `<topic>-value`. Called by sinks when they are opened; encoding itself does no I/O.
     /// Without a topic the rows themselves say where they go.
     pub async fn prepare(&self, topic: Option<&str>) -> Result<()> {
         match self {
             Self::Avro(encoder) => encoder.prepare(topic).await,
+            Self::Protobuf(encoder) => encoder.prepare(topic).await,
             _ => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 mod avro;
 pub mod decode;
 pub mod encode;
+mod format;
 pub mod http;
 pub mod kafka;
 mod protobuf;

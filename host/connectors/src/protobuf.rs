@@ -36,6 +36,12 @@ pub(crate) fn message(bag: &mut Bag<'_>) -> Result<MessageDescriptor> {
     }
 }
 
+/// Where a message is declared in its file: its number there, in the message at that place its number, and so on.
+pub(crate) fn place_in_file(message: &MessageDescriptor) -> Vec<i64> {
+    // Without the numbers that the descriptor has between the indexes.
+    message.path().iter().skip(1).step_by(2).map(|index| i64::from(*index)).collect()
+}
+
 /// A message of the form of a well-known one.
 pub(crate) fn is_timestamp(message: &MessageDescriptor) -> bool {
     message.name() == "Timestamp"

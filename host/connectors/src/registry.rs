@@ -2,10 +2,14 @@
 //! that have one ask it while nothing is decoded or encoded; what it has once said is kept for ever, for an id never
 //! changes its schema.
 
+mod registration;
+
+pub(crate) use registration::{NewSchema, Registration};
+
 use pelton_core::{Error, Result};
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 use url::Url;
@@ -112,15 +116,25 @@ impl Registry {
     }
 
     /// The id of a schema under a subject, which is registered if it is not there.
-    pub(crate) async fn register(&self, subject: &str, schema: &str) -> Result<u32> {
+    pub(crate) async fn register(&self, subject: &str, schema: &Value) -> Result<u32> {
         let what = format!("registering a schema under subject '{subject}'");
-        let path = ["subjects", subject, "versions"];
-        match self.ask(Method::POST, &path, Some(&json!({"schema": schema})), &what).await? {
-            Reply::Json(json) => {
-                let id = json.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
-                id.ok_or_else(|| self.not_understood(&what, &json.to_string()))
-            }
-            Reply::NotFound(said) => Err(self.refused(&what, StatusCode::NOT_FOUND, &said)),
+        let json = self.post(&["subjects", subject, "versions"], schema, &what).await?;
+        let id = json.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+        id.ok_or_else(|| self.not_understood(&what, &json.to_string()))
+    }
+
+    /// The version that a registered schema has under a subject.
+    pub(crate) async fn version(&self, subject: &str, schema: &Value) -> Result<i64> {
+        let what = format!("the version of a schema under subject '{subject}'");
+        let json = self.post(&["subjects", subject], schema, &what).await?;
+        let version = json.get("version").and_then(Value::as_i64);
+        version.ok_or_else(|| self.not_understood(&what, &json.to_string()))
+    }
+
+    async fn post(&self, path: &[&str], body: &Value, what: &str) -> Result<Value> {
+        match self.ask(Method::POST, path, Some(body), what).await? {
+            Reply::Json(json) => Ok(json),
+            Reply::NotFound(said) => Err(self.refused(what, StatusCode::NOT_FOUND, &said)),
         }
     }
 

@@ -14,7 +14,7 @@ pub mod postgres;
 pub use console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 pub use drawn::DrawnTable;
 pub use file::{CommittedFile, FileSink, FileSinkOptions, Rollover, committed_files};
-pub use kafka::{KafkaSink, KafkaSinkOptions};
+pub use kafka::{DeadLetterTopic, DeadLetterTopicOptions, KafkaSink, KafkaSinkOptions};
 pub use memory::MemorySink;
 pub use plugin::PluginSink;
 pub use postgres::{PostgresSink, PostgresSinkOptions};

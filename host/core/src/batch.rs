@@ -2,6 +2,7 @@
 
 use crate::{BatchId, PluginDigest, QueryId};
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// A watermark behind all event times: that of the one micro-batch of a bounded run, in which everything is over at the
 /// end. In microseconds it still fits its type.
@@ -123,6 +124,21 @@ pub struct DeadLetter {
     pub plugin: Option<PluginDigest>,
     /// The original bytes; of a row that was refused or failed on its columns as JSON.
     pub payload: Bytes,
+    /// The message that it was, if it did not decode and came from a topic.
+    pub message: Option<MessageOrigin>,
+}
+
+/// Where a message lay, and the key that it had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageOrigin {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub partition: i32,
+    /// Its place there.
+    pub offset: i64,
+    /// Its key, if it had one.
+    pub key: Option<Bytes>,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Source`] | `connectors` |
 //! | [`Sink`] | `connectors` |
+//! | [`DeadLetterSink`] | `connectors` |
 //! | [`Plugin`], [`ScalarFunction`], [`TransformFunction`], [`StatefulFunction`], [`SinkFunction`] | `wasm` |
 //! | [`Dataflow`] | `operators` |
 //! | [`StateStore`] | `state` |
@@ -20,6 +21,7 @@
 pub mod batch;
 pub mod clock;
 pub mod dataflow;
+pub mod dead_letters;
 pub mod error;
 pub mod failure;
 pub mod files;
@@ -38,11 +40,12 @@ pub mod suggest;
 pub mod table;
 pub mod types;
 
-pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind};
+pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind, MessageOrigin};
 pub use clock::{Clock, ManualClock};
 pub use dataflow::{
     Dataflow, Gather, Gathered, OperatorInfo, OperatorReport, Part, PerPartition, WatermarkInfo,
 };
+pub use dead_letters::{DeadLetterContext, DeadLetterSink, DeadLetterWriter, PluginNames};
 pub use error::{Error, ErrorKind, Result};
 pub use failure::{CallFailure, FailurePolicy, PoisonBudget, PoisonReport};
 pub use files::{Created, FileInfo, FileManager, FileWriter, MemoryFiles, OverlayFiles, create_or_own};

@@ -59,6 +59,10 @@ pub trait Sink: Send + Sync {
     async fn finish(&self) -> Result<()> {
         Ok(())
     }
+    /// What it waits for without being able to go on, for people: `Kafka at localhost:9092: …`.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
     /// Whether rows of a micro-batch whose write did not succeed in this run may have got out all the same: then no other
     /// rows may take their place. `begun_before`: an earlier run has begun it, too, and may have come to its end. Without
     /// a look at what is there, that alone decides.

@@ -55,6 +55,15 @@ pub trait Source: Send + Sync {
     async fn backlog(&self, _position: Option<&Offset>) -> Option<Backlog> {
         None
     }
+    /// What it waits for without being able to go on, for people: `Kafka at localhost:9092: …`.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+    /// Offsets that were gone before they could be read, as many as were found missing since this was asked last; `None`: it
+    /// does not count them. Asked after each micro-batch.
+    fn take_lost(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A record as a source once gave it.

@@ -10,11 +10,12 @@ use crate::recover::Recovered;
 use crate::reset::{self, Carried, ResetState};
 use crate::swap::{KeptPlugins, Swaps, carried_on, started_with};
 use crate::trigger;
+use crate::waits::Waits;
 use crate::watermark::{Recorded, WatermarkTracker};
 use pelton_checkpoint::{Checkpoint, LayoutId, Resume, SwappedPlugin};
 use pelton_core::{
-    BatchId, Error, FileManager, OutputMode, PluginDigest, Result, Sink, SinkContext, Source, StateStore,
-    Table, Trigger, WatermarkPolicy,
+    BatchId, DeadLetterContext, DeadLetterSink, Error, FileManager, OutputMode, PluginDigest, Result, Sink,
+    SinkContext, Source, StateStore, Table, Trigger, WatermarkPolicy,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub struct QueryBuilder {
     output_mode: OutputMode,
     trigger: Trigger,
     dead_letters: Option<Arc<dyn FileManager>>,
+    dead_letter_sink: Option<Arc<dyn DeadLetterSink>>,
     parallelism: usize,
     polling_delay: Duration,
     listener: Option<Listener>,
@@ -73,6 +75,7 @@ impl QueryBuilder {
             output_mode: OutputMode::default(),
             trigger: Trigger::default(),
             dead_letters: None,
+            dead_letter_sink: None,
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             polling_delay: POLLING_DELAY,
             listener: None,
@@ -206,6 +209,13 @@ impl QueryBuilder {
         self
     }
 
+    /// Where dead letters go beside that. Default: nowhere.
+    #[must_use]
+    pub fn dead_letter_sink(mut self, sink: Arc<dyn DeadLetterSink>) -> Self {
+        self.dead_letter_sink = Some(sink);
+        self
+    }
+
     /// Blocks that are decoded and processed at a time. Default: the machine's cores.
     #[must_use]
     pub fn parallelism(mut self, parallelism: usize) -> Self {
@@ -264,6 +274,11 @@ impl QueryBuilder {
         self
     }
 
+    /// What it waits for, from now on.
+    pub fn waits(&self) -> Waits {
+        Waits::new(&self.inputs, self.dead_letter_sink.as_ref(), self.sink.as_ref())
+    }
+
     /// Checks that the parts fit each other and the checkpoint, keeps the plugins' bytes there and opens the sink.
     pub async fn build(mut self) -> Result<Query> {
         let missing = |part: &str| Error::internal(format!("the query was assembled without {part}"));
@@ -273,9 +288,7 @@ impl QueryBuilder {
         let watermarks = self.watermarks(&logic);
         let Recovered { checkpoint, resume, clock, .. } = self.recovered;
         let committed_layout = resume.last_commit().and_then(|commit| commit.layout.clone());
-        for plugin in logic.plugins.values() {
-            checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
-        }
+        save_plugins(&checkpoint, &logic).await?;
         if let Some(state) = &mut self.state {
             carried.clear(state.as_mut())?;
         }
@@ -294,10 +307,12 @@ impl QueryBuilder {
         }
         let then = (rerun_layout.as_ref(), committed_layout.as_ref());
         let swapped = swapped(&resume, &logic, (&self.file_plugins, &self.on_probation), then);
-        sink.open(sink_context(&checkpoint, &resume, &logic, self.output_mode)).await?;
+        let context = sink_context(&checkpoint, &resume, &logic, self.output_mode);
+        open_sinks(sink.as_ref(), self.dead_letter_sink.as_ref(), &checkpoint, context).await?;
         let query = Query {
             position: Position::new(resume, &self.inputs),
             dead_letters: self.dead_letters.unwrap_or_else(|| checkpoint.dead_letter_files()),
+            dead_letter_sink: self.dead_letter_sink,
             checkpoint,
             inputs: self.inputs,
             tables: self.tables,
@@ -405,6 +420,33 @@ fn swapped(
         swapped.extend(started_with(entry, on_probation, logic, (since, layout)));
     }
     swapped
+}
+
+/// Keeps the plugins' bytes, for reruns and rollbacks.
+async fn save_plugins(checkpoint: &Checkpoint, logic: &Logic) -> Result<()> {
+    for plugin in logic.plugins.values() {
+        checkpoint.save_plugin(&plugin.digest, &plugin.bytes).await?;
+    }
+    Ok(())
+}
+
+/// Opens where dead letters go beside their file, and the sink.
+async fn open_sinks(
+    sink: &dyn Sink,
+    letters: Option<&Arc<dyn DeadLetterSink>>,
+    checkpoint: &Checkpoint,
+    context: SinkContext,
+) -> Result<()> {
+    if let Some(letters) = letters {
+        let of_letters = DeadLetterContext {
+            query_name: checkpoint.metadata().query_name.clone(),
+            query_id: context.query_id.clone(),
+            last_committed: context.last_committed,
+            unfinished: context.unfinished,
+        };
+        letters.open(of_letters).await.map_err(|failed| failed.context("dead_letters"))?;
+    }
+    sink.open(context).await
 }
 
 fn sink_context(

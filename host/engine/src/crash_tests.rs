@@ -88,6 +88,7 @@ fn logic() -> Logic {
         reason: format!("{n} is a multiple of 3"),
         plugin: None,
         payload: Bytes::from(n.to_string()),
+        message: None,
     };
     let dataflow = stateless(int_schema(), move |info, _, _, rows: Vec<RecordBatch>| {
         let values = |batch: &RecordBatch| {

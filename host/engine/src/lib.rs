@@ -16,6 +16,7 @@ mod builder;
 mod clock;
 mod compatible;
 mod fit;
+mod letters;
 pub mod live;
 mod meters;
 mod micro_batch;
@@ -31,6 +32,7 @@ mod swap;
 mod tables;
 pub mod testing;
 mod trigger;
+mod waits;
 mod watermark;
 
 pub use builder::QueryBuilder;
@@ -47,6 +49,7 @@ pub use swap::{
     check_swap, in_force,
 };
 pub use trigger::next_trigger_ms;
+pub use waits::Waits;
 
 #[cfg(test)]
 mod changed_state_tests;

@@ -18,6 +18,7 @@
 
 use crate::admission::{self, Available};
 use crate::clock::Stopwatch;
+use crate::letters::Letters;
 use crate::meters::Meters;
 use crate::progress::{DurationMs, Phase, millis};
 use crate::query::{Logic, Query};
@@ -334,12 +335,21 @@ impl Query {
             inputs,
             dataflow: Arc::clone(&batch.logic.dataflow),
             parallelism: self.parallelism,
-            dead_letters: DeadLetterFile::new(Arc::clone(&self.dead_letters), batch_id)
-                .replacing(batch.is_rerun),
+            dead_letters: self.letters(batch),
             on_probation: swap::on_probation(&batch.entry, batch_id, &batch.logic),
             event_times: Arc::clone(&batch.event_times),
             meters: Arc::clone(&batch.meters),
         })
+    }
+
+    /// Begins the dead letters.
+    fn letters(&self, batch: &BatchContext) -> Letters {
+        let file = DeadLetterFile::new(Arc::clone(&self.dead_letters), batch.info.batch_id);
+        let letters = Letters::new(file.replacing(batch.is_rerun));
+        let Some(sink) = &self.dead_letter_sink else { return letters };
+        let plugins = batch.logic.plugins.iter();
+        let names = plugins.map(|(name, plugin)| (plugin.digest.clone(), name.clone())).collect();
+        letters.beside(Some(sink.begin(&batch.info, &Arc::new(names))))
     }
 
     /// The store goes with the rows to the worker thread and comes back with them.

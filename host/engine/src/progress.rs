@@ -204,12 +204,13 @@ pub struct SourceProgress {
     pub num_input_bytes: u64,
     /// Records that did not decode and were dropped or sent to the dead letters.
     pub num_malformed_rows: u64,
-    /// What still waits in it, as far as it knows. Spark's source `metrics`.
+    /// What still waits in it and what it has lost, as far as it knows. Spark's source `metrics`.
     #[serde(skip_serializing_if = "SourceMetrics::is_empty")]
     pub metrics: SourceMetrics,
 }
 
-/// How far behind a source the query is after the micro-batch; by the names of Spark's metrics where it has them.
+/// How far behind a source the query is after the micro-batch, and what it has lost; by the names
+/// of Spark's metrics where it has them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct SourceMetrics {
     /// Records that were there and are not read.
@@ -224,6 +225,10 @@ pub struct SourceMetrics {
     /// When the oldest of them came, ISO 8601 in UTC: a file's time of modification, a record's timestamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_outstanding: Option<String>,
+    /// Offsets that were found to be gone before they could be read, since the micro-batch before; a source that may lose
+    /// some counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_lost_offsets: Option<u64>,
 }
 
 impl SourceMetrics {
@@ -237,15 +242,16 @@ impl SourceMetrics {
         let counts = [self.num_records_outstanding, self.num_bytes_outstanding, self.num_files_outstanding];
         self.oldest_outstanding.is_none() && !self.is_empty() && counts.into_iter().flatten().all(|n| n == 0)
     }
-}
 
-impl From<Backlog> for SourceMetrics {
-    fn from(backlog: Backlog) -> Self {
+    /// What a source says after a micro-batch.
+    pub(crate) fn of(backlog: Option<Backlog>, lost: Option<u64>) -> Self {
+        let backlog = backlog.unwrap_or_default();
         Self {
             num_records_outstanding: backlog.records,
             num_bytes_outstanding: backlog.bytes,
             num_files_outstanding: backlog.files,
             oldest_outstanding: backlog.oldest_ms.map(iso8601),
+            num_lost_offsets: lost,
         }
     }
 }

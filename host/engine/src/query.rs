@@ -14,8 +14,8 @@ use crate::watermark::WatermarkTracker;
 use bytes::Bytes;
 use pelton_checkpoint::{Checkpoint, LayoutId, SwappedPlugin};
 use pelton_core::{
-    BatchId, Clock, Dataflow, FileManager, OutputMode, PluginDigest, QueryId, ReadLimit, Result, RunId, Sink,
-    Source, StateLayout, StateStore, Table, Trigger,
+    BatchId, Clock, Dataflow, DeadLetterSink, FileManager, OutputMode, PluginDigest, QueryId, ReadLimit,
+    Result, RunId, Sink, Source, StateLayout, StateStore, Table, Trigger,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -116,6 +116,7 @@ pub struct Query {
     pub(crate) limit: ReadLimit,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dead_letters: Arc<dyn FileManager>,
+    pub(crate) dead_letter_sink: Option<Arc<dyn DeadLetterSink>>,
     pub(crate) parallelism: usize,
     pub(crate) polling_delay: Duration,
     pub(crate) listener: Option<Listener>,

@@ -238,6 +238,7 @@ fn letter(reason: &str, kind: LossKind) -> DeadLetter {
         reason: reason.into(),
         plugin: None,
         payload: Bytes::from_static(b"{}"),
+        message: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! state that the one before left, the code that it ran with or another. It goes through the same steps 3 to 5 as in its
 //! own time, and gives what the sink was given then.
 
+use crate::letters::Letters;
 use crate::query::Input;
 use crate::reset;
 use crate::rows::{RowsOfBatch, open_inputs};
@@ -125,7 +126,10 @@ impl Replay {
             info: Arc::new(info),
             dataflow: Arc::clone(&self.dataflow),
             parallelism: std::thread::available_parallelism().map_or(1, usize::from),
-            dead_letters: DeadLetterFile::new(Arc::clone(letters) as Arc<dyn FileManager>, batch_id),
+            dead_letters: Letters::new(DeadLetterFile::new(
+                Arc::clone(letters) as Arc<dyn FileManager>,
+                batch_id,
+            )),
             event_times: Arc::new(EventTimes::new(self.dataflow.watermarks())),
             on_probation: BTreeSet::new(),
             meters: Arc::new(crate::meters::Meters::new(self.inputs.len())),

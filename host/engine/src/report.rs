@@ -134,7 +134,7 @@ impl Query {
             processed_rows_per_second: progress::rate(meter.rows.load(Relaxed), seconds),
             num_input_bytes: meter.bytes.load(Relaxed),
             num_malformed_rows: meter.malformed.load(Relaxed),
-            metrics: backlog.map(SourceMetrics::from).unwrap_or_default(),
+            metrics: SourceMetrics::of(*backlog, input.source.take_lost()),
         };
         let num_input_rows = meters.inputs.iter().map(|meter| meter.rows.load(Relaxed)).sum();
         Progress {

@@ -7,12 +7,13 @@
 //! never on which worker was quicker. The first error in the order of the blocks wins.
 
 use crate::clock::Stopwatch;
+use crate::letters::Letters;
 use crate::meters::Meters;
 use crate::query::Input;
 use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
-use pelton_checkpoint::{DeadLetterFile, SourceOffsets};
+use pelton_checkpoint::SourceOffsets;
 use pelton_core::failure::add_reports;
 use pelton_core::sink::RowStream;
 use pelton_core::source::BlockStream;
@@ -45,7 +46,7 @@ pub(crate) struct RowsOfBatch {
     /// Blocks that are decoded and processed at a time.
     pub(crate) parallelism: usize,
     /// Durable before the stream ends, so before a sink can make the rows visible.
-    pub(crate) dead_letters: DeadLetterFile,
+    pub(crate) dead_letters: Letters,
     /// The plugins whose failures are the failures of a version on probation, whatever their policies say.
     pub(crate) on_probation: BTreeSet<String>,
     /// Complete when the stream has ended.
@@ -187,7 +188,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// What must be complete when the last row is given.
 struct End {
-    dead_letters: DeadLetterFile,
+    dead_letters: Letters,
     /// What functions were found to fail on so far.
     poison: Vec<PoisonReport>,
     on_probation: BTreeSet<String>,
@@ -209,7 +210,7 @@ impl End {
     }
 }
 
-/// The end of the pipe: dead letters to their file, rows to the sink.
+/// The end of the pipe: dead letters to where they go, rows to the sink.
 struct Emit {
     parts: BoxStream<'static, Result<Part>>,
     ready: VecDeque<RecordBatch>,
@@ -265,6 +266,7 @@ impl<T> Stream for TimedRead<T> {
 mod tests {
     use super::*;
     use crate::testing::{int_rows, int_schema, pass_through, rows_text};
+    use pelton_checkpoint::DeadLetterFile;
     use pelton_core::{Decoded, MemoryFiles, QueryId};
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -298,7 +300,7 @@ mod tests {
             inputs: vec![InputRows { index: 0, name: "s".into(), blocks: source.boxed() }],
             dataflow: pass_through(int_schema()),
             parallelism,
-            dead_letters: DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0)),
+            dead_letters: Letters::new(DeadLetterFile::new(Arc::new(MemoryFiles::new()), BatchId(0))),
             on_probation: BTreeSet::new(),
             event_times: Arc::default(),
             meters: Arc::new(Meters::new(1)),

@@ -244,5 +244,6 @@ pub(crate) fn refused(
         reason: reason.to_owned(),
         plugin: Some(function.digest.clone()),
         payload: row_json(rows, row, Nulls::Written)?.to_string().into(),
+        message: None,
     })
 }

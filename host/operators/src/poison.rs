@@ -133,6 +133,7 @@ pub(crate) fn poisoned(operator: &str, blame: &Blame, rows: &RecordBatch, row: u
         reason: format!("{}: {}", blame.function, blame.reason),
         plugin: Some(blame.function.digest.clone()),
         payload: row_json(rows, row, Nulls::Written)?.to_string().into(),
+        message: None,
     })
 }
 

@@ -29,14 +29,14 @@ use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
-    Clock, Dataflow, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink, Source, StateStore,
-    Table, Trigger,
+    Clock, Dataflow, DeadLetterSink, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink,
+    Source, StateStore, Table, Trigger,
 };
 use pelton_engine::{
     Logic, Query, QueryBuilder, Recovered, ResetState, Start, SystemClock, check_output_mode,
 };
 use pelton_operators::QueryDataflow;
-use pelton_plan::file::{Span, Spanned};
+use pelton_plan::file::{DeadLettersSpec, Span, Spanned};
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
 use pelton_state::{CheckpointedStateStore, StateOptions};
 use pelton_wasm::PluginHost;
@@ -117,6 +117,9 @@ pub(crate) struct Assembled {
     pub(crate) parts: Parts,
 }
 
+/// The tree of their files, and what takes them beside that.
+type LettersTo = (Option<Arc<dyn FileManager>>, Option<Arc<dyn DeadLetterSink>>);
+
 /// The sources of a plan, cut down to the columns that it reads. Their logs are in memory: they can be asked, not run.
 pub(crate) struct Inputs {
     pub(crate) sources: Vec<(String, Arc<dyn Source>)>,
@@ -180,6 +183,7 @@ impl Assembly {
         if self.given.is_none() {
             checkpoint_files(file, options)?;
             dead_letter_files(file)?;
+            kafka::dead_letters(file)?;
         }
         self.plan_with(file, Plugins::load(&self.host, file, &self.overrides)?).await
     }
@@ -225,11 +229,7 @@ impl Assembly {
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
         let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
-        // A directory a query: several may share the tree, and a new checkpoint begins a new one.
-        let dead_letters = match &self.given {
-            Some(_) => None,
-            None => dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str())),
-        };
+        let (dead_letters, dead_letter_topic) = self.dead_letters(file, &recovered)?;
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
         let reset = if options.goes_on { &ResetState::Nothing } else { &self.reset };
@@ -270,10 +270,24 @@ impl Assembly {
         if let Some(files) = dead_letters {
             query = query.dead_letters(files);
         }
+        if let Some(topic) = dead_letter_topic {
+            query = query.dead_letter_sink(topic);
+        }
         if let Some(threads) = options.threads {
             query = query.parallelism(usize::from(threads));
         }
         Ok(Assembled { query, parts })
+    }
+
+    /// Where dead letters go if not into the checkpoint alone: their files, and beside them.
+    fn dead_letters(&self, file: &PipelineFile, recovered: &Recovered) -> Result<LettersTo> {
+        if self.given.is_some() {
+            return Ok((None, None));
+        }
+        // A directory a query: several may share the tree, and a new checkpoint begins a new one.
+        let files = dead_letter_files(file)?.map(|files| files.subtree(recovered.query_id().as_str()));
+        let topic = kafka::dead_letters(file)?;
+        Ok((files, topic.map(|topic| Arc::new(topic) as Arc<dyn DeadLetterSink>)))
     }
 
     /// The plan that goes on and, if others are needed for a micro-batch that must be repeated, the plan for that.
@@ -373,7 +387,10 @@ impl Assembly {
                 Some(given) => given.source(file, name, spec).map(OpenSource::Given),
                 None => source::open(file, name, spec, log(name), &self.stores).await,
             };
-            let place = |error: Error| error.context(format_args!("{}: source '{name}'", file.text().name()));
+            let place = |error: Error| match is_located(file, &error) {
+                true => error,
+                false => error.context(format_args!("{}: source '{name}'", file.text().name())),
+            };
             sources.insert(name.clone(), opened.map_err(place)?);
         }
         Ok(sources)
@@ -504,7 +521,8 @@ fn checkpoint_files(file: &PipelineFile, options: RunOptions) -> Result<Option<A
 
 /// Where dead letters go, if not into the checkpoint.
 pub(crate) fn dead_letter_files(file: &PipelineFile) -> Result<Option<Arc<dyn FileManager>>> {
-    file.dead_letters.as_ref().map(|url| tree(file, url)).transpose()
+    let directory = file.dead_letters.as_ref().and_then(DeadLettersSpec::directory);
+    directory.map(|url| tree(file, url)).transpose()
 }
 
 fn tree(file: &PipelineFile, url: &Spanned<String>) -> Result<Arc<dyn FileManager>> {
@@ -518,6 +536,13 @@ fn located(file: &PipelineFile, span: Span, error: Error) -> Error {
         Some(hint) => located.hint(hint),
         None => located,
     }
+}
+
+/// The error names its place in the file.
+fn is_located(file: &PipelineFile, error: &Error) -> bool {
+    let rest = error.message().strip_prefix(file.text().name()).and_then(|rest| rest.strip_prefix(':'));
+    let has_line = rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    has_line || error.message().starts_with("--set ")
 }
 
 /// Whether dead letters end with the process: there is neither a checkpoint nor another place for them.

@@ -10,7 +10,7 @@ use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Plugin, PluginDigest, Result};
 use pelton_engine::{
     Candidate, Phase, PluginProgress, Progress, Query, RunControl, RunEnd, RunSummary, SwapKind, SwapOutcome,
-    Swaps, check_swap,
+    Swaps, Waits, check_swap,
 };
 use pelton_plan::PipelineFile;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub(crate) trait Observer: Send + Sync {
     fn progress(&self, committed: &Progress);
     /// It does something else than before.
     fn phase(&self, _phase: Phase) {}
+    /// Whoever wants to know what it waits for may ask there.
+    fn waits(&self, _waits: Waits) {}
     /// It owns its checkpoint, perhaps once more.
     fn opened(&self, _query: &Query) {}
     /// It calls these plugins from now on.
@@ -161,6 +163,7 @@ impl QueryRunner {
             .continuing(so_far)
             .on_phase(move |phase| of_phase.phase(phase))
             .on_progress(move |committed| of_progress.progress(committed));
+        self.observer.waits(query.waits());
         let query = query.build().await?;
         self.observer.opened(&query);
         self.took_over(parts);

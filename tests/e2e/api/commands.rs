@@ -157,3 +157,21 @@ fn another_servers_answer_is_not_taken_for_ours() -> Result<()> {
     ensure!(wrong.code == Some(2) && wrong.stderr.contains("it must be http"), "{wrong:?}");
     Ok(())
 }
+
+#[test]
+fn status_says_that_a_query_waits_for_a_cluster_and_why() -> Result<()> {
+    let place = Place::new()?;
+    let path = place.path().join("waits.yaml");
+    std::fs::write(
+        &path,
+        "name: waits\nsources:\n  orders: {connector: kafka, bootstrap_servers: '127.0.0.1:1', subscribe: t}\n\
+         sink: {connector: console}\n",
+    )?;
+    let run = place.start(&[], &[&path])?;
+    let waits = run.until("waits", |query| !query["waiting_for"].is_null())?;
+    let what = waits["waiting_for"].as_str().unwrap_or_default();
+    ensure!(what.starts_with("Kafka at 127.0.0.1:1: ") && what.ends_with("(source 'orders')"), "{waits:#}");
+    let shown = place.pelton(["status"])?.succeed()?.stdout;
+    ensure!(shown.contains("waiting for Kafka at 127.0.0.1:1: "), "{shown}");
+    Ok(())
+}

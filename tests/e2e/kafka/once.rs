@@ -175,7 +175,7 @@ fn difference(expected: &Rows, found: &Rows) -> String {
 }
 
 #[test]
-fn thirty_kills_and_three_stops_of_the_broker_change_no_file() -> Result<()> {
+fn fifty_kills_and_ten_stops_of_the_broker_change_no_file() -> Result<()> {
     let kafka = Kafka::start()?;
     kafka.create_topic(TOPIC, PARTITIONS)?;
     kafka.produce(TOPIC, flights(FILES, PARTITIONS)?)?;
@@ -183,8 +183,8 @@ fn thirty_kills_and_three_stops_of_the_broker_change_no_file() -> Result<()> {
     let whole_run = timed(to_files(&kafka, folder.path())?)?;
     let expected = committed_files(&folder.path().join("output"))?;
     ensure!(expected.len() > 20, "{} files", expected.len());
-    let mut kills = Kills::new(30, whole_run)?;
-    let stops = disturbed(&kafka, &mut kills, 3, |kills, _| {
+    let mut kills = Kills::new(50, whole_run)?;
+    let stops = disturbed(&kafka, &mut kills, 10, |kills, _| {
         let folder = tempfile::tempdir()?;
         kills.until_done(|| to_files(&kafka, folder.path()))?;
         same_files(&expected, &committed_files(&folder.path().join("output"))?, kills)

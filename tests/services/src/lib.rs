@@ -8,5 +8,5 @@ mod kafka;
 mod s3;
 mod server;
 
-pub use kafka::KafkaBroker;
+pub use kafka::{KafkaBroker, Secured};
 pub use s3::S3Server;

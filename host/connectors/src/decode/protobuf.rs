@@ -9,7 +9,7 @@ use super::rows::{RowSettings, Rows};
 use super::{Decoder, DecoderSettings, Input};
 use crate::avro::CONFLUENT_MAGIC;
 use crate::avro::wire::Cursor;
-use crate::protobuf::{RECURSION_MAX, TypeOptions, message};
+use crate::protobuf::{RECURSION_MAX, TypeOptions, message, place_in_file};
 use arrow::datatypes::{Schema, SchemaRef};
 use pelton_core::{Decoded, Error, Result};
 use plan::MessagePlan;
@@ -89,8 +89,7 @@ fn unframed<'r>(message: &MessageDescriptor, record: &'r [u8]) -> Result<&'r [u8
     };
     let mut cursor = Cursor::new(body);
     cursor.take(4)?;
-    // The place of the type in the file, without the numbers that the descriptor has between the indexes.
-    let place: Vec<i64> = message.path().iter().skip(1).step_by(2).map(|index| i64::from(*index)).collect();
+    let place = place_in_file(message);
     let found = match cursor.long()? {
         // The first type of a file has a form of its own.
         0 => vec![0],

@@ -2,11 +2,10 @@
 
 use super::options::{Bag, OptionMap};
 use super::rows::{RowSettings, Rows};
-use super::{Decoder, DecoderSettings, Input, check_size};
+use super::{Decoder, DecoderSettings, Input, check_only_column, check_size};
 use crate::decode::column::Values;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use pelton_core::types::columns_name;
-use pelton_core::{Decoded, Error, Result};
+use pelton_core::{Decoded, Result};
 use std::sync::Arc;
 
 /// The only schema that raw has.
@@ -28,11 +27,7 @@ pub struct RawDecoder {
 impl RawDecoder {
     /// A decoder of anything. A schema other than `value: binary` is an error of kind `Invalid`.
     pub fn new(settings: &DecoderSettings) -> Result<Self> {
-        let fields = settings.schema.fields();
-        if fields.len() != 1 || fields[0].name() != "value" || fields[0].data_type() != &DataType::Binary {
-            let found = columns_name(fields);
-            return Err(Error::invalid(format!("format raw has one column, 'value: binary', not ({found})")));
-        }
+        check_only_column(settings, "raw", &raw_schema())?;
         Ok(Self { rows: RowSettings::new(settings, "")? })
     }
 

@@ -96,6 +96,7 @@ impl<'a> Rows<'a> {
                 reason,
                 plugin: None,
                 payload: Bytes::copy_from_slice(record),
+                message: None,
             }),
         }
         self.discard();

@@ -3,10 +3,9 @@
 use super::column::Values;
 use super::options::{Bag, OptionMap};
 use super::rows::{RowSettings, Rows};
-use super::{Decoder, DecoderSettings, Input, check_size, without_mark};
+use super::{Decoder, DecoderSettings, Input, check_only_column, check_size, without_mark};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use memchr::memmem;
-use pelton_core::types::columns_name;
 use pelton_core::{Decoded, Error, Result};
 use std::sync::Arc;
 
@@ -48,13 +47,7 @@ pub struct TextDecoder {
 impl TextDecoder {
     /// A decoder of text. A schema other than `value: string` is an error of kind `Invalid`.
     pub fn new(settings: &DecoderSettings, options: &TextOptions) -> Result<Self> {
-        let fields = settings.schema.fields();
-        if fields.len() != 1 || fields[0].name() != "value" || fields[0].data_type() != &DataType::Utf8 {
-            let found = columns_name(fields);
-            return Err(Error::invalid(format!(
-                "format text has one column, 'value: string', not ({found})"
-            )));
-        }
+        check_only_column(settings, "text", &text_schema())?;
         Ok(Self { rows: RowSettings::new(settings, "")?, options: options.clone() })
     }
 

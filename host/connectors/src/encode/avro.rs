@@ -8,15 +8,14 @@ mod tests;
 use super::{Column, Records};
 use crate::avro::container::{Codec, Header};
 use crate::avro::to_avro::schema_text;
-use crate::avro::{AvroSchema, CONFLUENT_MAGIC, SINGLE_OBJECT_MAGIC, fingerprint};
+use crate::avro::{AvroSchema, SINGLE_OBJECT_MAGIC, fingerprint};
 use crate::decode::avro::schema_option;
 use crate::decode::options::{Bag, OptionMap};
-use crate::registry::Registry;
+use crate::registry::{NewSchema, Registration};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use pelton_core::{Error, Result};
 use put::RecordPut;
-use std::sync::OnceLock;
 
 /// The name that Spark gives the record of a row.
 const RECORD_NAME: &str = "topLevelRecord";
@@ -34,7 +33,7 @@ pub struct AvroEncoder {
 enum Framing {
     Plain,
     SingleObject([u8; 10]),
-    Registry { registry: Registry, subject: Option<String>, id: OnceLock<u32> },
+    Registry(Registration),
 }
 
 impl AvroEncoder {
@@ -46,7 +45,7 @@ impl AvroEncoder {
         let (name, namespace) = (bag.text("record_name")?, bag.text("record_namespace")?);
         let codec = Codec::from_option(bag.text("compression")?.as_deref())?;
         let single_object = bag.flag("single_object_encoding", false)?;
-        let (registry, subject) = (bag.text("schema_registry")?, bag.text("subject")?);
+        let registration = Registration::from_options(&mut bag, "avro")?;
         bag.finish()?;
         let text = match (given, &name, &namespace) {
             (Some(text), None, None) => text,
@@ -65,16 +64,11 @@ impl AvroEncoder {
         let root = RecordPut::new(&avro, avro.root(), schema.fields()).map_err(|why| {
             Error::invalid(format!("the rows cannot be written with the Avro schema: {why}"))
         })?;
-        let framing = match (registry, single_object) {
+        let framing = match (registration, single_object) {
             (Some(_), true) => {
                 return Err(Error::invalid("schema_registry and single_object_encoding exclude each other"));
             }
-            (Some(url), false) => {
-                Framing::Registry { registry: Registry::new(&url)?, subject, id: OnceLock::new() }
-            }
-            (None, _) if subject.is_some() => {
-                return Err(Error::invalid("option 'subject' of format avro needs schema_registry"));
-            }
+            (Some(registration), false) => Framing::Registry(registration),
             (None, true) => Framing::SingleObject(single_object_prefix(&avro)?),
             (None, false) => Framing::Plain,
         };
@@ -94,17 +88,12 @@ impl AvroEncoder {
 
     /// Registers the schema, if there is a registry: under the subject of the options, or else under `<topic>-value`.
     pub(crate) async fn prepare(&self, topic: Option<&str>) -> Result<()> {
-        let Framing::Registry { registry, subject, id } = &self.framing else { return Ok(()) };
-        let subject = subject.clone().or_else(|| topic.map(|topic| format!("{topic}-value")));
-        let subject = subject.ok_or_else(|| {
-            Error::invalid("the schema's subject is not known: the rows go to more than one topic")
-                .hint("name it by option subject of the format")
-        })?;
-        if id.get().is_none() {
-            let registered = registry.register(&subject, self.header.schema.text()).await?;
-            id.get_or_init(|| registered);
+        match &self.framing {
+            Framing::Registry(registration) => {
+                registration.register(topic, NewSchema::Avro(self.header.schema.text())).await
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// What stands at the top of a file.
@@ -131,11 +120,7 @@ impl AvroEncoder {
         match &self.framing {
             Framing::Plain => {}
             Framing::SingleObject(bytes) => prefix.extend_from_slice(bytes),
-            Framing::Registry { id, .. } => {
-                let id = id.get().ok_or_else(|| Error::internal("the schema was not registered"))?;
-                prefix.push(CONFLUENT_MAGIC);
-                prefix.extend_from_slice(&id.to_be_bytes());
-            }
+            Framing::Registry(registration) => registration.push_frame(&mut prefix)?,
         }
         let columns = Column::of(batch)?;
         for row in 0..batch.num_rows() {

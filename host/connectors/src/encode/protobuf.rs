@@ -1,10 +1,12 @@
 //! Protobuf, every row a message, as Spark's `to_protobuf` writes it by a descriptor set: null is a field that is not set.
-//! Fields are written by number and maps in the rows' order, so that the same rows give the same bytes.
+//! With a schema registry each has the frame of its serializers in front. Fields are written by number and maps in the rows'
+//! order, so that the same rows give the same bytes.
 
 use super::Records;
 use super::columns::{Column, Values, range};
 use crate::decode::options::{Bag, OptionMap};
-use crate::protobuf::{is_timestamp, message, wrapped};
+use crate::protobuf::{is_timestamp, message, place_in_file, wrapped};
+use crate::registry::{NewSchema, Registration};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Fields, Schema, TimeUnit};
 use pelton_core::types::type_name;
@@ -16,24 +18,55 @@ use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageD
 #[derive(Debug)]
 pub struct ProtobufEncoder {
     message: MessagePut,
+    descriptor: MessageDescriptor,
+    /// Of messages that have a frame.
+    registration: Option<Registration>,
 }
 
 impl ProtobufEncoder {
-    /// Spark's arguments: `message_name`, `desc_file_path`.
+    /// Spark's arguments: `message_name`, `desc_file_path`; and `schema_registry` with its `subject`.
     pub fn new(schema: &Schema, options: &OptionMap) -> Result<Self> {
         let mut bag = Bag::new("protobuf", options);
         let descriptor = message(&mut bag)?;
+        let registration = Registration::from_options(&mut bag, "protobuf")?;
         bag.finish()?;
         let message = MessagePut::new(&descriptor, schema.fields()).map_err(|why| {
             Error::invalid(format!("the rows cannot be written as '{}': {why}", descriptor.full_name()))
         })?;
-        Ok(Self { message })
+        Ok(Self { message, descriptor, registration })
+    }
+
+    /// Registers the file that declares the message, if there is a registry: under the subject of the options, or else under
+    /// `<topic>-value`.
+    pub(crate) async fn prepare(&self, topic: Option<&str>) -> Result<()> {
+        match &self.registration {
+            Some(of) => of.register(topic, NewSchema::Protobuf(self.descriptor.parent_file())).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What stands before every message: the id of the schema, and where in its file the message is declared.
+    fn frame(&self) -> Result<Vec<u8>> {
+        let mut frame = Vec::new();
+        let Some(registration) = &self.registration else { return Ok(frame) };
+        registration.push_frame(&mut frame)?;
+        let zigzag = |number: i64, out: &mut Vec<u8>| encode_varint((number << 1 ^ number >> 63) as u64, out);
+        let place = place_in_file(&self.descriptor);
+        // The first message of a file has a form of its own.
+        if place == [0] {
+            frame.push(0);
+            return Ok(frame);
+        }
+        zigzag(place.len() as i64, &mut frame);
+        place.into_iter().for_each(|index| zigzag(index, &mut frame));
+        Ok(frame)
     }
 
     /// Appends every row as a record of its own.
     pub(crate) fn encode_records(&self, batch: &RecordBatch, out: &mut Records) -> Result<()> {
-        let columns = Column::of(batch)?;
+        let (frame, columns) = (self.frame()?, Column::of(batch)?);
         for row in 0..batch.num_rows() {
+            out.bytes.extend_from_slice(&frame);
             self.message.push(&columns, row, &mut out.bytes)?;
             out.close();
         }

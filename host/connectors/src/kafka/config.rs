@@ -1,14 +1,15 @@
 //! The settings of a client: those of the pipeline file, checked by name, and those that the guarantees need.
 
-use super::Context;
 use super::names::SETTINGS;
+use super::{CALL, Context, limit};
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
-use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How a cluster is reached. What is in here may hold secrets: it is shown nowhere.
 #[derive(Clone, Default)]
@@ -61,6 +62,11 @@ impl ClientOptions {
         }
     }
 
+    /// How long one call to the cluster takes at most, before it is made again.
+    pub(crate) fn call(&self) -> Duration {
+        limit(self.broker_timeout).map_or(CALL, |limit| limit.clamp(Duration::from_secs(1), CALL))
+    }
+
     /// Checks every setting by name and value, as far as can be said without the cluster.
     pub(crate) fn check(&self, role: Role) -> Result<()> {
         self.place()?;
@@ -70,6 +76,9 @@ impl ClientOptions {
     /// The settings that the pipeline file may change come first in `defaults`; `fixed` are those that it may not.
     pub(crate) fn config(&self, defaults: &[(&str, &str)], fixed: &[(&str, &str)]) -> Result<ClientConfig> {
         let mut config = ClientConfig::new();
+        // That a connection was closed is told on this level. It all goes to the context, which shows it to who asks.
+        let is_debugged = self.settings.contains_key("debug");
+        config.set_log_level(if is_debugged { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         for (name, value) in defaults {
             config.set(*name, *value);
         }

@@ -95,9 +95,12 @@ impl Context {
 }
 
 impl ClientContext for Context {
-    // What matters of it comes as an error, too.
+    // Most of what matters comes as an error, too; that a connection was closed does not.
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(?level, facility, "{message}");
+        if facility == "FAIL" {
+            *self.last.lock() = Some(why_closed(message));
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -108,10 +111,23 @@ impl ClientContext for Context {
             Some(RDKafkaErrorCode::SSL) => !self.status.has_answered(),
             _ => false,
         };
-        match is_refused {
-            true => *self.refused.lock() = Some(reason.to_owned()),
-            false => *self.last.lock() = Some(reason.to_owned()),
+        let mut last = self.last.lock();
+        match (is_refused, error.rdkafka_error_code()) {
+            (true, _) => *self.refused.lock() = Some(reason.to_owned()),
+            // That none is left says nothing of why.
+            (false, Some(RDKafkaErrorCode::AllBrokersDown)) if last.is_some() => {}
+            (false, _) => *last = Some(reason.to_owned()),
         }
+    }
+}
+
+/// Of a log line: `[thrd:…]: host:port: Disconnected: … (after 0ms in state APIVERSION_QUERY)`.
+fn why_closed(line: &str) -> String {
+    let why = line.split_once("]: ").map_or(line, |(_, why)| why);
+    // The state in which a client without encryption has sent its first request.
+    match why.contains("Disconnected") && why.contains("APIVERSION_QUERY") {
+        true => format!("{why}: does the listener want encryption? look at security.protocol under `kafka:`"),
+        false => why.to_owned(),
     }
 }
 
@@ -145,5 +161,21 @@ impl ProducerContext for Context {
         if delivery.outstanding == 0 || delivery.first_lost.is_some() {
             self.delivered.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::why_closed;
+
+    #[test]
+    fn a_connection_that_is_closed_at_once_is_told_with_what_it_may_be() {
+        let closed = "127.0.0.1:9093/bootstrap: Disconnected: connection closed by peer (after 0ms in state APIVERSION_QUERY)";
+        let told = why_closed(&format!("[thrd:127.0.0.1:9093/bootstrap]: {closed}"));
+        assert!(told.starts_with(closed) && told.contains("security.protocol"), "{told}");
+        assert_eq!(
+            why_closed("[thrd:a:1/1]: a:1/1: Disconnected (after 7ms in state UP)"),
+            "a:1/1: Disconnected (after 7ms in state UP)"
+        );
     }
 }

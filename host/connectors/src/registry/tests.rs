@@ -12,6 +12,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use pelton_core::{ErrorKind, MalformedPolicy};
+use serde_json::json;
 use std::sync::Arc;
 
 const WRITER: &str =
@@ -48,6 +49,8 @@ async fn answer(State(played): State<Played>, request: Request) -> Response {
         ("GET", "/base/schemas/ids/5") => json!({"schema": "message M {}", "schemaType": "PROTOBUF"}),
         ("GET", "/base/subjects/orders-value/versions/latest") => json!({"schema": WRITER}),
         ("POST", "/base/subjects/orders-value/versions") => json!({"id": 77}),
+        ("POST", "/base/subjects/shop%2Fitem.proto/versions") => json!({"id": 5}),
+        ("POST", "/base/subjects/shop%2Fitem.proto") => json!({"id": 5, "version": 3}),
         ("POST", _) => {
             return (StatusCode::CONFLICT, r#"{"error_code": 409, "message": "incompatible"}"#)
                 .into_response();
@@ -165,4 +168,99 @@ async fn a_registry_that_refuses_or_is_not_there_is_named() {
     let error = Registry::new(&format!("http://{address}")).unwrap().schema(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.message().contains(&format!("http://{address}/schemas/ids/1 does not answer")), "{error}");
+}
+
+/// `shop/order.proto`, which imports `shop/item.proto` and a file of Google's.
+fn shop() -> prost_reflect::prost_types::FileDescriptorSet {
+    use prost_reflect::prost_types::{
+        DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let field = |name: &str, number, kind: i32, of: Option<&str>| FieldDescriptorProto {
+        name: text(name),
+        number: Some(number),
+        r#type: Some(kind),
+        label: Some(1),
+        type_name: of.map(str::to_owned),
+        // As protoc has it.
+        json_name: text(name),
+        ..FieldDescriptorProto::default()
+    };
+    let message = |name: &str, field: Vec<FieldDescriptorProto>| DescriptorProto {
+        name: text(name),
+        field,
+        ..DescriptorProto::default()
+    };
+    let file = |name: &str, imports: &[&str], message_type| FileDescriptorProto {
+        name: text(name),
+        package: text("shop"),
+        syntax: text("proto3"),
+        dependency: imports.iter().map(|&import| import.to_owned()).collect(),
+        message_type,
+        ..FileDescriptorProto::default()
+    };
+    let (int64, of_message) = (3, 11);
+    let mut order =
+        message("Order", vec![field("n", 1, int64, None), field("item", 2, of_message, Some(".shop.Item"))]);
+    order.nested_type = vec![message("Part", vec![field("n", 1, int64, None)])];
+    let mut google = file("google/protobuf/empty.proto", &[], vec![message("Empty", Vec::new())]);
+    google.package = text("google.protobuf");
+    let item = file("shop/item.proto", &[], vec![message("Item", vec![field("n", 1, int64, None)])]);
+    let imports = ["shop/item.proto", "google/protobuf/empty.proto"];
+    FileDescriptorSet { file: vec![google, item, file("shop/order.proto", &imports, vec![order])] }
+}
+
+#[tokio::test]
+async fn a_protobuf_file_is_registered_with_what_it_imports_and_messages_say_where_they_are_declared() {
+    use crate::decode::protobuf::{ProtobufDecoder, ProtobufOptions};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use prost_reflect::prost::Message as _;
+    let (played, url) = play().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.desc");
+    std::fs::write(&path, shop().encode_to_vec()).unwrap();
+    let of = |name: &str, more: &[(&str, Value)]| {
+        let named = [("message_name", json!(name)), ("desc_file_path", json!(path.display().to_string()))];
+        let all = named.into_iter().chain(more.iter().cloned());
+        all.map(|(name, value)| (name.to_owned(), value)).collect::<OptionMap>()
+    };
+    let column: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![5]));
+    let rows = RecordBatch::try_from_iter_with_nullable([("n", column, true)]).unwrap();
+    let registry = [("schema_registry", json!(url))];
+    let encoder =
+        |name: &str| Encoder::new(FileFormat::Protobuf, &rows.schema(), &of(name, &registry)).unwrap();
+    let order = encoder("Order");
+    assert_eq!(order.encode_records(&rows).unwrap_err().kind(), ErrorKind::Internal);
+    order.prepare(Some("orders")).await.unwrap();
+
+    let asked = played.asked.lock().clone();
+    let paths: Vec<&str> = asked.iter().filter_map(|asked| asked.split(' ').nth(1)).collect();
+    let item = "/base/subjects/shop%2Fitem.proto";
+    assert_eq!(paths, [&format!("{item}/versions"), item, "/base/subjects/orders-value/versions"]);
+    let sent = asked[2].split_once(" {").map(|(_, body)| format!("{{{body}")).unwrap();
+    let sent: Value = serde_json::from_str(&sent).unwrap();
+    assert_eq!(sent["schemaType"], "PROTOBUF");
+    let item = json!({"name": "shop/item.proto", "subject": "shop/item.proto", "version": 3});
+    assert_eq!(sent["references"], json!([item]), "what is Google's is known everywhere");
+    let file = BASE64.decode(sent["schema"].as_str().unwrap()).unwrap();
+    assert_eq!(file, shop().file[2].encode_to_vec());
+
+    let part = encoder("Part");
+    part.prepare(Some("orders")).await.unwrap();
+    for (name, encoder, place) in [("Order", &order, &[0][..]), ("Part", &part, &[4, 0, 0])] {
+        let records = encoder.encode_records(&rows).unwrap();
+        let record = records.get(0).unwrap();
+        assert_eq!(record, framed(77, &[place, &[8, 5]].concat()));
+        let framed = of(name, &[("confluent_wire_format", json!(true))]);
+        let decoder = ProtobufDecoder::new(
+            &DecoderSettings::new(rows.schema()),
+            &ProtobufOptions::from_map(&framed).unwrap(),
+        );
+        let decoded = decoder.unwrap().decode_records(&[record], &|n| n.to_string()).unwrap();
+        assert_eq!(json_lines(&decoded.batches), "{\"n\":5}\n");
+    }
+    let alone = of("Order", &[("subject", json!("s"))]);
+    let told = Encoder::new(FileFormat::Protobuf, &rows.schema(), &alone).unwrap_err();
+    assert!(told.message().contains("needs schema_registry"), "{told}");
 }

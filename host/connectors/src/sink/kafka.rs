@@ -8,6 +8,7 @@
 //!
 //! At least once, messages are sent without transactions, and a micro-batch ends when all are acknowledged.
 
+mod letters;
 mod messages;
 mod options;
 mod session;
@@ -16,10 +17,11 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use letters::{DeadLetterTopic, DeadLetterTopicOptions};
 pub use options::{Delivery, KafkaSinkOptions, Undecided};
 
 use super::parallelism;
-use crate::kafka::{Failure, Status, Waiting, blocking};
+use crate::kafka::{Failure, Status, Waiting, blocking, limit};
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
 use messages::{MessageEncoder, Messages, Pieces};
@@ -79,10 +81,10 @@ impl KafkaSink {
         let mut waiting = self.waiting();
         loop {
             let (options, status, place) = (self.options.clone(), Arc::clone(&self.status), place.cloned());
-            let opened = blocking(move || {
+            let opened = waiting.call(move || {
                 let session = Session::open(&options, &status, place.as_ref())?;
                 let note = session.noted()?;
-                Ok::<_, Failure>((Arc::new(session), note))
+                Ok((Arc::new(session), note))
             });
             match opened.await? {
                 Ok(opened) => {
@@ -103,7 +105,7 @@ impl KafkaSink {
         let mut waiting = self.waiting();
         loop {
             let (session, work) = (Arc::clone(session), work.clone());
-            match blocking(move || work(&session)).await? {
+            match waiting.call(move || work(&session)).await? {
                 Err(Failure::Unavailable(why)) => waiting.after(Failure::Unavailable(why)).await?,
                 done => {
                     if done.is_ok() {
@@ -148,8 +150,7 @@ impl KafkaSink {
         if silence >= LONG_SILENCE {
             self.status.away(&session.last_failure());
         }
-        let limit = self.options.client.broker_timeout.map(|limit| limit.as_millis().max(0).unsigned_abs());
-        if limit.is_some_and(|limit| silence >= Duration::from_millis(limit)) {
+        if limit(self.options.client.broker_timeout).is_some_and(|limit| silence >= limit) {
             let place = self.status.place();
             let what = format!(
                 "Kafka at {place} acknowledged nothing within broker_timeout: {}",
@@ -183,14 +184,18 @@ impl KafkaSink {
             return Ok(run);
         }
         let id = self.options.transactional_id.clone();
-        let id = id.unwrap_or_else(|| format!("pelton-{}", context.query_id.as_str()));
+        let suffix = if self.options.of_letters { "-dead-letters" } else { "" };
+        let id = id.unwrap_or_else(|| format!("pelton-{}{suffix}", context.query_id.as_str()));
         let topic = self.options.noted_in().unwrap_or_default().to_owned();
         let place = Place { id, topic };
         let mut waiting = self.waiting();
         loop {
             let (session, note) = self.session(Some(&place)).await?;
             let known = (place.id.as_str(), self.status.place());
-            run.written = standing::written(note.as_ref(), context, self.options.undecided, known)?;
+            run.written = match self.options.of_letters {
+                true => standing::written_letters(note.as_ref(), context),
+                false => standing::written(note.as_ref(), context, self.options.undecided, known)?,
+            };
             let note = Note { batch: run.written, run: run.token.clone() };
             match self.note_alone(&session, &note).await {
                 Ok(()) => {
@@ -264,6 +269,10 @@ impl Sink for KafkaSink {
         &[OutputMode::Append, OutputMode::Update, OutputMode::Complete]
     }
 
+    fn waits_for(&self) -> Option<String> {
+        self.status.waits_for()
+    }
+
     async fn open(&self, context: SinkContext) -> Result<()> {
         let encoder = MessageEncoder::new(&self.options, &context.schema)?;
         encoder.prepare().await?;
@@ -296,6 +305,7 @@ impl Sink for KafkaSink {
             // Whether it is there already can be told whatever was kept; so that is asked first.
             waiting.after(Failure::Unavailable(why.clone())).await?;
             self.ready(run).await?;
+            waiting.answered();
             let is_written = run.place.is_some() && run.written >= Some(batch.batch_id);
             if !is_written && !pieces.can_repeat() {
                 return Err(Error::unavailable(format!("Kafka at {}: {why}", self.status.place())).hint(

@@ -43,7 +43,7 @@ impl LineOptions {
         match (&self.schema, self.format) {
             (Some(schema), _) => Ok(schema.clone()),
             (None, FileFormat::Text) => Ok(text_schema()),
-            (None, format) => Err(Error::invalid(format!("lines of {} need a schema", format.name()))
+            (None, format) => Err(Error::invalid(format!("lines of {} need a schema", format.as_str()))
                 .hint("declare the columns: `schema: {id: long, name: string}`")),
         }
     }
@@ -84,7 +84,7 @@ impl LineOptions {
             | FormatOptions::Arrow
             | FormatOptions::Protobuf(_)
             | FormatOptions::Raw => {
-                let format = self.format.name();
+                let format = self.format.as_str();
                 return Err(Error::invalid(format!("format {format} cannot be read line by line"))
                     .hint("use format json, csv or text"));
             }

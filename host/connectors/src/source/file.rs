@@ -16,7 +16,8 @@ mod read;
 mod resolve;
 mod seen;
 
-pub use options::{FileFormat, FileSourceOptions, FormatOptions};
+pub use crate::format::FileFormat;
+pub use options::{FileSourceOptions, FormatOptions};
 
 use super::Stores;
 use super::decoding::again;

@@ -23,7 +23,7 @@ pub use offsets::{PartitionOffsets, TopicPartition};
 pub use options::{Boundary, KafkaSourceOptions, Subscription};
 
 use super::decoding::again;
-use crate::kafka::{Context, Failure, Status, Waiting, blocking, client};
+use crate::kafka::{Context, Failure, Status, Waiting, client};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use block::{KafkaBlock, Layout};
@@ -39,6 +39,7 @@ use reader::{Reader, Reading, lost, spans};
 use records::Records;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
@@ -63,6 +64,8 @@ pub struct KafkaSource {
     layout: Layout,
     log: Arc<dyn FileManager>,
     status: Arc<Status>,
+    /// Offsets that were gone before they were read, since somebody asked.
+    lost: Arc<AtomicU64>,
     reader: Arc<SyncMutex<Reader>>,
     state: Mutex<State>,
 }
@@ -97,6 +100,7 @@ impl KafkaSource {
         options.check()?;
         let layout = Layout::new(name, options, None)?;
         let status = Arc::new(Status::new(options.client.place()?));
+        let lost = Arc::<AtomicU64>::default();
         let reading = Reading {
             config: options.client.config(
                 &[
@@ -118,6 +122,7 @@ impl KafkaSource {
             fail_on_data_loss: options.fail_on_data_loss,
             min_partitions: options.min_partitions,
             broker_timeout: options.client.broker_timeout,
+            lost: Arc::clone(&lost),
         };
         let mut reader = Reader::new(reading);
         reader.with_headers = layout.has_headers();
@@ -128,6 +133,7 @@ impl KafkaSource {
             layout,
             log,
             status,
+            lost,
             reader: Arc::new(SyncMutex::new(reader)),
             state: Mutex::default(),
         })
@@ -159,7 +165,8 @@ impl KafkaSource {
             ],
             &[("enable.auto.commit", "false")],
         )?;
-        let cluster = Arc::new(Cluster::new(client(&config, Context::new(&self.status))?));
+        let asker = client(&config, Context::new(&self.status))?;
+        let cluster = Arc::new(Cluster::new(asker, self.options.client.call()));
         state.cluster = Some(Arc::clone(&cluster));
         Ok(cluster)
     }
@@ -184,7 +191,7 @@ impl KafkaSource {
         let mut waiting = Waiting::new(&self.status, self.options.client.broker_timeout);
         loop {
             let (cluster, question) = (Arc::clone(&cluster), question.clone());
-            match blocking(move || question(&cluster)).await? {
+            match waiting.call(move || question(&cluster)).await? {
                 Ok(answer) => {
                     self.status.back();
                     return Ok(answer);
@@ -347,6 +354,8 @@ impl KafkaSource {
             return Err(lost);
         }
         if told.insert(lost.message().to_owned()) {
+            let count = offsets.map_or(0, |(from, to)| (to - from).max(0).unsigned_abs());
+            self.lost.fetch_add(count, Relaxed);
             tracing::warn!("{}; the query goes on with what is left", lost.message());
         }
         Ok(())
@@ -507,5 +516,14 @@ impl Source for KafkaSource {
         let records = state.ends.iter().map(behind).sum();
         let oldest_ms = self.reader.try_lock_for(READER_PATIENCE).and_then(|mut reader| reader.next_ms());
         Some(Backlog { records: Some(records), oldest_ms, ..Backlog::default() })
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        self.status.waits_for()
+    }
+
+    /// With `fail_on_data_loss: true` the first one ends the query.
+    fn take_lost(&self) -> Option<u64> {
+        (!self.options.fail_on_data_loss).then(|| self.lost.swap(0, Relaxed))
     }
 }

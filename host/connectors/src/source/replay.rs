@@ -331,6 +331,14 @@ impl Source for ReplaySource {
     async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
         self.inner.backlog(split(position).1.as_ref()).await
     }
+
+    fn waits_for(&self) -> Option<String> {
+        self.inner.waits_for()
+    }
+
+    fn take_lost(&self) -> Option<u64> {
+        self.inner.take_lost()
+    }
 }
 
 #[cfg(test)]

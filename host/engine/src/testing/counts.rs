@@ -98,6 +98,7 @@ impl WindowCounts {
             reason: format!("{behind_ms} ms behind the watermark"),
             plugin: None,
             payload: Bytes::from(format!("{{\"k\":{key},\"t\":{time_ms}}}")),
+            message: None,
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn letters(operator: &str, rows: &RecordBatch, late: &[LateRow]) -> R
             reason: format!("{} ms behind the watermark", late.late_by_ms),
             plugin: None,
             payload: row_json(&rows, late.row, Nulls::Written)?.to_string().into(),
+            message: None,
         })
     };
     late.iter().map(letter).collect()

@@ -8,7 +8,7 @@ use super::status::QueryState;
 use super::totals::Totals;
 use crate::runner::QueryRunner;
 use pelton_core::{BatchId, Clock, Error, Plugin, QueryId, Result, RunId};
-use pelton_engine::{Phase, Progress, Query, RunControl, RunEnd, RunSummary, SystemClock};
+use pelton_engine::{Phase, Progress, Query, RunControl, RunEnd, RunSummary, SystemClock, Waits};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,8 @@ pub(crate) struct Running {
     pub(crate) ended: CancellationToken,
     /// Whoever swaps its plugins; not there before it has started.
     runner: OnceLock<Arc<QueryRunner>>,
+    /// What it waits for.
+    waits: Mutex<Waits>,
     seen: Mutex<Seen>,
 }
 
@@ -95,6 +97,7 @@ impl Running {
             control: RunControl { stop: control.stop.child_token(), abort: control.abort.child_token() },
             ended: CancellationToken::new(),
             runner: OnceLock::new(),
+            waits: Mutex::default(),
             seen: Mutex::new(seen),
         }
     }
@@ -112,6 +115,17 @@ impl Running {
     /// These are the plugins that it calls from now on.
     pub(crate) fn uses(&self, plugins: BTreeMap<String, Arc<dyn Plugin>>) {
         self.lock().plugins = plugins;
+    }
+
+    /// There it can be asked what it waits for.
+    pub(crate) fn waits(&self, waits: Waits) {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
+    }
+
+    /// What it waits for without being able to go on.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        waits.now()
     }
 
     /// It owns its checkpoint.

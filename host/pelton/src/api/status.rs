@@ -79,6 +79,8 @@ pub(crate) struct QueryStatus {
     pub(crate) state: QueryState,
     /// Since when, ISO 8601 in UTC.
     pub(crate) since: String,
+    /// What it waits for without being able to go on, if it does: a Kafka cluster that does not answer, and why.
+    pub(crate) waiting_for: Option<String>,
     /// It was asked to end.
     pub(crate) stop_requested: bool,
     /// The micro-batch that runs.
@@ -215,6 +217,7 @@ impl QueryStatus {
             checkpoint: running.checkpoint.clone(),
             state: seen.state,
             since: iso8601(seen.since_ms),
+            waiting_for: running.waits_for(),
             stop_requested: running.control.stop.is_cancelled() || running.control.abort.is_cancelled(),
             running_batch: seen.running_batch.map(|batch| batch.0),
             last_committed: seen.last_committed.map(|batch| batch.0),

@@ -35,6 +35,8 @@ pub(crate) struct SourceTotals {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) malformed_rows: u64,
+    /// Of a source that may lose some.
+    pub(crate) lost_offsets: Option<u64>,
 }
 
 /// Of a stateful operator.
@@ -87,6 +89,9 @@ impl Totals {
             of.rows += source.num_input_rows;
             of.bytes += source.num_input_bytes;
             of.malformed_rows += source.num_malformed_rows;
+            if let Some(lost) = source.metrics.num_lost_offsets {
+                *of.lost_offsets.get_or_insert(0) += lost;
+            }
             self.malformed_rows += source.num_malformed_rows;
         }
         for operator in &progress.state_operators {

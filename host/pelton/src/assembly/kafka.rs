@@ -1,16 +1,16 @@
 //! The Kafka source and sink of a pipeline file to the connectors' options.
 
 use super::located;
-use super::source::format_options;
+use super::source::{file_format, format_options};
 use arrow::datatypes::SchemaRef;
-use pelton_connectors::encode;
 use pelton_connectors::kafka::{ClientOptions, Role};
-use pelton_connectors::sink::kafka::{Delivery, KafkaSinkOptions, Undecided};
-use pelton_connectors::source::FileFormat;
+use pelton_connectors::sink::kafka::{
+    DeadLetterTopic, DeadLetterTopicOptions, Delivery, KafkaSinkOptions, Undecided,
+};
 use pelton_connectors::source::kafka::{Boundary, KafkaSource, KafkaSourceOptions, Subscription};
 use pelton_core::{Error, MemoryFiles, Result};
 use pelton_plan::PipelineFile;
-use pelton_plan::file::{self as spec, Duration, FormatOptions, KafkaFormat, NoRecordStrategy, Spanned};
+use pelton_plan::file::{self as spec, Duration, FormatOptions, NoRecordStrategy, Spanned};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,18 +45,10 @@ pub(super) fn source_options(
             Some(group) => group.value.clone(),
             None => format!("pelton-{}-{name}", file.name.value),
         },
-        format: source.format.as_ref().map(|format| {
-            let format = match format.value {
-                KafkaFormat::Json => FileFormat::Json,
-                KafkaFormat::Csv => FileFormat::Csv,
-                KafkaFormat::Text => FileFormat::Text,
-                KafkaFormat::Avro => FileFormat::Avro,
-                KafkaFormat::Arrow => FileFormat::Arrow,
-                KafkaFormat::Protobuf => FileFormat::Protobuf,
-                KafkaFormat::Raw => FileFormat::Raw,
-            };
-            (format, format_options(&source.options))
-        }),
+        format: source
+            .format
+            .as_ref()
+            .map(|format| (file_format(format.value), format_options(&source.options))),
         schema,
         metadata_columns: source.metadata_columns.iter().map(|column| column.value.clone()).collect(),
         on_malformed: source.on_malformed.unwrap_or_default(),
@@ -77,18 +69,7 @@ pub(super) fn sink_options(file: &PipelineFile, sink: &spec::KafkaSink) -> Resul
         client: client(file, Role::Sink, &sink.bootstrap_servers, &sink.kafka, sink.broker_timeout)?,
         topic: text(&sink.topic),
         key: text(&sink.key),
-        format: sink.format.as_ref().map(|format| {
-            let format = match format.value {
-                KafkaFormat::Json => encode::FileFormat::Json,
-                KafkaFormat::Csv => encode::FileFormat::Csv,
-                KafkaFormat::Text => encode::FileFormat::Text,
-                KafkaFormat::Avro => encode::FileFormat::Avro,
-                KafkaFormat::Arrow => encode::FileFormat::Arrow,
-                KafkaFormat::Protobuf => encode::FileFormat::Protobuf,
-                KafkaFormat::Raw => encode::FileFormat::Raw,
-            };
-            (format, format_options(&sink.options))
-        }),
+        format: sink.format.as_ref().map(|format| (file_format(format.value), format_options(&sink.options))),
         delivery: match sink.delivery {
             spec::Delivery::ExactlyOnce => Delivery::ExactlyOnce,
             spec::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
@@ -100,7 +81,54 @@ pub(super) fn sink_options(file: &PipelineFile, sink: &spec::KafkaSink) -> Resul
             spec::Undecided::Write => Undecided::Write,
             spec::Undecided::Skip => Undecided::Skip,
         }),
+        of_letters: false,
     })
+}
+
+/// The topic of the query's dead letters, if they go to one.
+pub(super) fn dead_letters(file: &PipelineFile) -> Result<Option<DeadLetterTopic>> {
+    let Some(spec) = file.dead_letters.as_ref().and_then(spec::DeadLettersSpec::topic) else {
+        return Ok(None);
+    };
+    check_not_read(file, spec)?;
+    let default = KafkaSinkOptions::new("", "");
+    let options = DeadLetterTopicOptions {
+        client: client(file, Role::Sink, &spec.bootstrap_servers, &spec.kafka, spec.broker_timeout)?,
+        topic: spec.topic.value.clone(),
+        transactional_id: spec.transactional_id.as_ref().map(|id| id.value.clone()),
+        transaction_timeout: spec.transaction_timeout.map_or(default.transaction_timeout, Duration::interval),
+    };
+    DeadLetterTopic::new(options).map(Some).map_err(|error| located(file, spec.topic.span, error))
+}
+
+/// What is read from the topic that it goes to when it is lost would come for ever.
+fn check_not_read(file: &PipelineFile, letters: &spec::DeadLetterTopic) -> Result<()> {
+    let servers = |servers: &Option<Spanned<String>>| servers.as_ref().map(|text| text.value.clone());
+    let reads = |source: &spec::SourceSpec| match source {
+        spec::SourceSpec::Kafka(source)
+            if servers(&source.bootstrap_servers) == servers(&letters.bootstrap_servers) =>
+        {
+            match subscription(file, source)? {
+                Subscription::Topics(topics) => Ok(topics.contains(&letters.topic.value)),
+                Subscription::Pattern(pattern) => Ok(pattern.is_match(&letters.topic.value)),
+                Subscription::Assign(assigned) => Ok(assigned.contains_key(&letters.topic.value)),
+            }
+        }
+        _ => Ok::<_, Error>(false),
+    };
+    for (name, source) in &file.sources.value {
+        if reads(source)? {
+            let what = format!(
+                "the source '{name}' reads the topic of the dead letters: a lost record would come back for ever"
+            );
+            return Err(located(
+                file,
+                letters.topic.span,
+                Error::invalid(what).hint("send them to another topic"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn client(

@@ -3,9 +3,8 @@
 use super::Plugins;
 use super::kafka;
 use super::plugins::placed;
-use super::source::format_options;
+use super::source::{file_format, format_options};
 use pelton_checkpoint::files::open_url;
-use pelton_connectors::encode::FileFormat;
 use pelton_connectors::sink::console::{ConsoleFormat, ConsoleOptions, ConsoleSink};
 use pelton_connectors::sink::file::{FileSink, FileSinkOptions, Rollover};
 use pelton_connectors::sink::memory::MemorySink;
@@ -122,16 +121,7 @@ fn rollover(rule: &spec::Rollover) -> Rollover {
 
 fn file_options(sink: &spec::FileSink) -> FileSinkOptions {
     FileSinkOptions {
-        format: match sink.format {
-            spec::FileFormat::Json => FileFormat::Json,
-            spec::FileFormat::Csv => FileFormat::Csv,
-            spec::FileFormat::Parquet => FileFormat::Parquet,
-            spec::FileFormat::Text => FileFormat::Text,
-            spec::FileFormat::Avro => FileFormat::Avro,
-            spec::FileFormat::Arrow => FileFormat::Arrow,
-            spec::FileFormat::Protobuf => FileFormat::Protobuf,
-            spec::FileFormat::Raw => FileFormat::Raw,
-        },
+        format: file_format(sink.format),
         options: format_options(&sink.options),
         partition_by: sink.partition_by.iter().map(|column| column.value.clone()).collect(),
         max_records_per_file: sink.max_records_per_file.as_ref().map(|limit| limit.value),

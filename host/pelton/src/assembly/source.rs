@@ -95,7 +95,7 @@ pub(crate) async fn open(
     })
 }
 
-/// The formats of files, as the connectors call them.
+/// A format, as the connectors call it.
 pub(super) fn file_format(format: spec::Format) -> FileFormat {
     match format {
         spec::Format::Json => FileFormat::Json,

@@ -12,7 +12,7 @@ use crate::runner::{Observer, QueryRunner};
 use crate::watch::Watch;
 use line::ProgressLine;
 use pelton_core::{Error, Plugin, Result};
-use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunEnd, RunSummary};
+use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunEnd, RunSummary, Waits};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::SinkSpec;
 use std::collections::BTreeMap;
@@ -110,6 +110,9 @@ impl Observer for Told {
     }
     fn phase(&self, phase: Phase) {
         self.running.phase(phase);
+    }
+    fn waits(&self, waits: Waits) {
+        self.running.waits(waits);
     }
     fn opened(&self, query: &Query) {
         self.running.opened(query);

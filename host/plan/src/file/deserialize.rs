@@ -111,9 +111,10 @@ enum Shape {
 
 fn shape(enum_name: &str) -> Shape {
     match enum_name {
-        "SourceSpec" | "SinkSpec" => Shape::Tagged("connector"),
+        "SourceSpec" | "SinkSpec" | "DeadLetterConnector" => Shape::Tagged("connector"),
         "StepSpec" => Shape::OneOfTheKeys,
         "PluginSpec" => Shape::ByKind(&[("text", "path"), ("a map of keys", "full")]),
+        "DeadLettersSpec" => Shape::ByKind(&[("text", "directory"), ("a map of keys", "connector")]),
         "SchemaSpec" => Shape::ByKind(&[("text", "ddl"), ("a map of keys", "columns")]),
         "SelectItem" => Shape::ByKind(&[("text", "expression"), ("a map of keys", "named")]),
         "SelectSpec" => Shape::ByKind(&[("text", "one"), ("a list", "many"), ("a map of keys", "named")]),

@@ -1,7 +1,7 @@
 //! The Kafka source and the Kafka sink of a pipeline file.
 
 use super::events::WatermarkSpec;
-use super::sources::{MalformedPolicySchema, SchemaSpec, some_policy};
+use super::sources::{Format, MalformedPolicySchema, SchemaSpec, some_policy};
 use super::values::{Duration, FormatOptions, OptionValue, Spanned};
 use pelton_core::MalformedPolicy;
 use schemars::JsonSchema;
@@ -73,7 +73,7 @@ pub struct KafkaSource {
     pub group_id: Option<Spanned<String>>,
     /// How values are written. Unless said, they are bytes in the column `value`.
     #[serde(default)]
-    pub format: Option<Spanned<KafkaFormat>>,
+    pub format: Option<Spanned<Format>>,
     /// The format's own options, by Spark's names in snake case.
     #[serde(default)]
     pub options: FormatOptions,
@@ -157,26 +157,6 @@ pub enum NoRecordStrategy {
     Latest,
 }
 
-/// How a message's value is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KafkaFormat {
-    /// A JSON object.
-    Json,
-    /// Comma-separated values.
-    Csv,
-    /// One column `value`, a string.
-    Text,
-    /// An Avro record, with `avro_schema` or a `schema_registry`.
-    Avro,
-    /// An Arrow IPC stream.
-    Arrow,
-    /// A protobuf message, by a descriptor set.
-    Protobuf,
-    /// One binary column `value`.
-    Raw,
-}
-
 /// Writes messages into Kafka topics, in every output mode. Exactly once, a micro-batch is a transaction, which readers with
 /// `isolation.level=read_committed` see when it is committed. The rows have Spark's columns `key`, `value`, `headers`,
 /// `topic` and `partition`, or a `format` makes the value of all columns but Kafka's.
@@ -194,7 +174,7 @@ pub struct KafkaSink {
     pub key: Option<Spanned<String>>,
     /// How values are written. Unless said, the column `value` holds them.
     #[serde(default)]
-    pub format: Option<Spanned<KafkaFormat>>,
+    pub format: Option<Spanned<Format>>,
     /// The format's own options, by Spark's names in snake case.
     #[serde(default)]
     pub options: FormatOptions,

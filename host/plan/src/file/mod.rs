@@ -11,6 +11,7 @@ mod events;
 mod failures;
 mod feeds;
 mod kafka;
+mod letters;
 mod location;
 mod node;
 mod reference;
@@ -26,15 +27,13 @@ pub use events::{
 };
 pub use failures::{DeadLetterBudget, OnPluginFailure, RecycleLimits};
 pub use feeds::{HttpSource, SocketSource, StdinSource};
-pub use kafka::{
-    Delivery, KafkaFormat, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided,
-};
+pub use kafka::{Delivery, KafkaSink, KafkaSource, NoRecordStrategy, OffsetsSpec, TopicsSpec, Undecided};
+pub use letters::{DeadLetterConnector, DeadLetterTopic, DeadLettersSpec};
 pub use location::SourceText;
 pub use node::{Node, Span};
 pub use reference::reference_markdown;
 pub use sinks::{
-    ConsoleFormat, ConsoleSink, FileFormat, FileSink, MemorySink, PluginSink, PostgresSink, Rollover,
-    SinkSpec, Truncate,
+    ConsoleFormat, ConsoleSink, FileSink, MemorySink, PluginSink, PostgresSink, Rollover, SinkSpec, Truncate,
 };
 pub use sources::{Column, Columns, FileSource, Format, RateSource, SchemaSpec, SourceSpec};
 pub use values::{ByteSize, Duration, FormatOptions, OptionValue, Spanned, SpannedText};
@@ -94,9 +93,10 @@ pub struct PipelineFile {
     /// `spark.sql.streaming.minBatchesToRetain`.
     #[serde(default = "min_batches_to_retain")]
     pub min_batches_to_retain: Spanned<u64>,
-    /// Where malformed and refused rows are written, as JSON lines. Unless said: `dead-letters` in the checkpoint.
+    /// Where malformed, refused, poison and late rows are written, as JSON lines. Unless said: `dead-letters` in the checkpoint.
+    /// With a connector they go there, too.
     #[serde(default)]
-    pub dead_letters: Option<Spanned<String>>,
+    pub dead_letters: Option<DeadLettersSpec>,
     /// The session time zone, an IANA name such as `Europe/Berlin`: what timestamps without a zone mean, and how
     /// they are shown and cut into days. Unless said: `UTC`.
     #[serde(default)]

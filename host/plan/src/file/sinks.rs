@@ -1,6 +1,7 @@
 //! The sinks of a pipeline file.
 
 use super::kafka::KafkaSink;
+use super::sources::Format;
 use super::values::{ByteSize, Duration, FormatOptions, Spanned};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -115,7 +116,7 @@ pub struct FileSink {
     /// The directory: a path or an `object_store` URL.
     pub path: Spanned<String>,
     /// How the files are written.
-    pub format: FileFormat,
+    pub format: Format,
     /// The format's own options, by Spark's names in snake case: `{header: true, compression: gzip}`.
     #[serde(default)]
     pub options: FormatOptions,
@@ -142,44 +143,6 @@ pub struct Rollover {
     /// Its first rows came so long ago, by the time of the micro-batches. Unless said: 5 minutes.
     #[serde(default)]
     pub interval: Option<Duration>,
-}
-
-/// How the file sink writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FileFormat {
-    /// One JSON object a line.
-    Json,
-    /// Comma-separated values.
-    Csv,
-    /// Apache Parquet.
-    Parquet,
-    /// One string column, a line each.
-    Text,
-    /// Apache Avro: files with their schema in them; messages plain or by a `schema_registry`.
-    Avro,
-    /// Arrow IPC: files; a message is a stream of one row.
-    Arrow,
-    /// Protobuf messages, by a descriptor set. There are no files of them.
-    Protobuf,
-    /// One binary or string column as it is, a message a row. There are no files of it.
-    Raw,
-}
-
-impl FileFormat {
-    /// The word in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Parquet => "parquet",
-            Self::Text => "text",
-            Self::Avro => "avro",
-            Self::Arrow => "arrow",
-            Self::Protobuf => "protobuf",
-            Self::Raw => "raw",
-        }
-    }
 }
 
 /// Keeps the rows in memory, for tests.

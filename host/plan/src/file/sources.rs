@@ -143,17 +143,17 @@ fn one() -> Spanned<u64> {
     Spanned::unplaced(1)
 }
 
-/// How files are written.
+/// How files and messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// One JSON object a line.
+    /// JSON objects: in a file one a line, of messages one each.
     Json,
     /// Comma-separated values.
     Csv,
-    /// Apache Parquet.
+    /// Apache Parquet. There are no messages of it.
     Parquet,
-    /// One column `value`, a row a line.
+    /// One string column `value`: a line, or a message.
     Text,
     /// Apache Avro: files with their schema in them; messages with `avro_schema` or a `schema_registry`.
     Avro,
@@ -161,7 +161,7 @@ pub enum Format {
     Arrow,
     /// Protobuf messages, by a descriptor set. There are no files of them.
     Protobuf,
-    /// One binary column `value`: a message or a whole file as it is.
+    /// One binary column `value` as it is: a message, or a whole file that is read.
     Raw,
 }
 

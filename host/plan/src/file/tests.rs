@@ -166,7 +166,10 @@ fn set_replaces_and_adds_values() {
     assert_eq!(source.max_files_per_trigger.as_ref().map(|n| n.value), Some(7));
     assert_eq!(file.trigger, TriggerSpec::Once);
     assert!(matches!(&file.steps[0], StepSpec::Filter(f) if f.filter.value == "carrier = 'UA'"));
-    assert_eq!(file.dead_letters.as_ref().map(|d| d.value.as_str()), Some("./dead"));
+    assert_eq!(
+        file.dead_letters.as_ref().and_then(|d| d.directory()).map(|d| d.value.as_str()),
+        Some("./dead")
+    );
 
     let wrong = |set: &str| {
         PipelineFile::read(GOOD, "p.yaml", &[set.to_owned()]).expect_err("refused").message().to_owned()

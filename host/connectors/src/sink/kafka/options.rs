@@ -27,6 +27,8 @@ pub struct KafkaSinkOptions {
     pub commit_topic: Option<String>,
     /// What becomes of a micro-batch of which nobody knows any more whether it was written. Without it the query fails.
     pub undecided: Option<Undecided>,
+    /// It is one of dead letters: not every micro-batch comes, so what is noted may lie behind what is committed.
+    pub of_letters: bool,
 }
 
 /// How often a row may be there.
@@ -64,6 +66,7 @@ impl KafkaSinkOptions {
             transaction_timeout: Interval::from_millis(5 * 60 * 1000),
             commit_topic: None,
             undecided: None,
+            of_letters: false,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::messages::{Message, Messages};
 use super::options::KafkaSinkOptions;
-use crate::kafka::{CALL, ClientOptions, Context, Failure, Status, client};
+use crate::kafka::{CALL, ClientOptions, Context, Failure, HEARING, Status, client, hear};
 use pelton_core::{BatchId, Result};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -227,7 +227,7 @@ impl Session {
     }
 
     fn failed(&self, error: &KafkaError, what: &str) -> Failure {
-        self.producer.poll(Duration::ZERO);
+        self.producer.poll(HEARING);
         Failure::new(error, self.producer.context(), what)
     }
 }
@@ -263,9 +263,10 @@ impl Notes {
         const WHAT: &str = "reading which micro-batch was noted";
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.place.topic, 0);
-        let found = self.reader.committed_offsets(list, COORDINATOR);
-        let _ = self.reader.poll(Duration::ZERO);
-        let found = found.map_err(|e| Failure::new(&e, self.reader.context(), WHAT))?;
+        let found = self.reader.committed_offsets(list, COORDINATOR).map_err(|e| {
+            hear(&self.reader);
+            Failure::new(&e, self.reader.context(), WHAT)
+        })?;
         let Some(element) = found.find_partition(&self.place.topic, 0) else { return Ok(None) };
         element.error().map_err(|e| Failure::new(&e, self.reader.context(), WHAT))?;
         match element.offset() {

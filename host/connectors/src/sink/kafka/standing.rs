@@ -48,6 +48,12 @@ pub(super) fn written(
     Ok(note.batch)
 }
 
+/// The same for dead letters, which not every micro-batch has. What is not known to be there is written: a letter that comes
+/// twice can be told by its headers.
+pub(super) fn written_letters(note: Option<&Note>, context: &SinkContext) -> Option<BatchId> {
+    note.and_then(|note| note.batch).filter(|batch| Some(*batch) <= context.may_hold())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,18 +61,22 @@ mod tests {
     use pelton_core::{OutputMode, QueryId};
     use std::sync::Arc;
 
-    fn check(
-        noted: Option<Option<u64>>,
-        (committed, unfinished): (Option<u64>, Option<u64>),
-        undecided: Option<Undecided>,
-    ) -> Result<Option<u64>, String> {
-        let context = SinkContext {
+    fn context(committed: Option<u64>, unfinished: Option<u64>) -> SinkContext {
+        SinkContext {
             query_id: QueryId("q".into()),
             schema: Arc::new(Schema::empty()),
             output_mode: OutputMode::Append,
             last_committed: committed.map(BatchId),
             unfinished: unfinished.map(BatchId),
-        };
+        }
+    }
+
+    fn check(
+        noted: Option<Option<u64>>,
+        (committed, unfinished): (Option<u64>, Option<u64>),
+        undecided: Option<Undecided>,
+    ) -> Result<Option<u64>, String> {
+        let context = context(committed, unfinished);
         let note = noted.map(|batch| Note { batch: batch.map(BatchId), run: "r".into() });
         let written = written(note.as_ref(), &context, undecided, ("g", "localhost:9092"));
         written.map(|batch| batch.map(|batch| batch.0)).map_err(|e| e.to_string())
@@ -101,5 +111,21 @@ mod tests {
             "{lost}"
         );
         assert!(check(Some(Some(0)), (None, None), None).is_err());
+    }
+
+    #[test]
+    fn of_letters_nothing_is_missed_and_what_is_not_known_is_written() {
+        let written = |noted: Option<u64>, committed, unfinished| {
+            let note = noted.map(|batch| Note { batch: Some(BatchId(batch)), run: "r".into() });
+            written_letters(note.as_ref(), &context(committed, unfinished)).map(|batch| batch.0)
+        };
+        assert_eq!(written(None, Some(4), Some(5)), None, "the group's offset has expired");
+        assert_eq!(written(Some(2), Some(4), Some(5)), Some(2), "3 and 4 had none");
+        assert_eq!(written(Some(5), Some(4), Some(5)), Some(5));
+        assert_eq!(
+            written(Some(6), Some(4), Some(5)),
+            None,
+            "the checkpoint was restored from an older copy"
+        );
     }
 }

@@ -10,68 +10,10 @@ use crate::decode::protobuf::{ProtobufDecoder, ProtobufOptions};
 use crate::decode::raw::{RawDecoder, check_raw_options, raw_schema};
 use crate::decode::text::{TextDecoder, TextOptions, text_schema};
 use crate::decode::{Decoder, DecoderSettings};
+use crate::format::FileFormat;
 use arrow::datatypes::SchemaRef;
-use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Interval, MalformedPolicy, Result};
 use std::sync::Arc;
-
-/// The formats that sources read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileFormat {
-    /// A JSON object on each line.
-    Json,
-    /// Fields with separators.
-    Csv,
-    /// Lines, or whole files.
-    Text,
-    /// Parquet.
-    Parquet,
-    /// Avro: container files, or records with a schema.
-    Avro,
-    /// Arrow IPC.
-    Arrow,
-    /// Protobuf messages.
-    Protobuf,
-    /// Records or files as they are.
-    Raw,
-}
-
-impl FileFormat {
-    /// All names.
-    pub const NAMES: [&str; 8] = ["json", "csv", "text", "parquet", "avro", "arrow", "protobuf", "raw"];
-
-    /// Reads a name. The error is of kind `Invalid`.
-    pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "json" => Ok(Self::Json),
-            "csv" => Ok(Self::Csv),
-            "text" => Ok(Self::Text),
-            "parquet" => Ok(Self::Parquet),
-            "avro" => Ok(Self::Avro),
-            "arrow" => Ok(Self::Arrow),
-            "protobuf" => Ok(Self::Protobuf),
-            "raw" => Ok(Self::Raw),
-            _ => Err(Error::invalid(format!(
-                "there is no file format '{name}'{}",
-                did_you_mean(name, Self::NAMES)
-            ))),
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Text => "text",
-            Self::Parquet => "parquet",
-            Self::Avro => "avro",
-            Self::Arrow => "arrow",
-            Self::Protobuf => "protobuf",
-            Self::Raw => "raw",
-        }
-    }
-}
 
 /// A file source as the pipeline file has it. Names are Spark's in snake case.
 #[derive(Debug, Clone, PartialEq)]

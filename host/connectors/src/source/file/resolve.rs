@@ -71,7 +71,7 @@ pub(super) async fn resolve(
         declared => declared.clone(),
     };
     if declared.is_none() && !options.infer_schema {
-        return Err(Error::invalid(format!("a source of format {} needs a schema", options.format.name()))
+        return Err(Error::invalid(format!("a source of format {} needs a schema", options.format.as_str()))
             .hint("declare the columns with schema: {name: type, …}, or set infer_schema: true"));
     }
     let written = match read(log).await? {
@@ -214,7 +214,7 @@ async fn of_files(
             containers::arrow_schema(file, zone.clone()).await
         }
         FormatOptions::Text(_) | FormatOptions::Raw | FormatOptions::Protobuf(_) => {
-            Err(Error::internal(format!("format {} has columns of its own", options.format.name())))
+            Err(Error::internal(format!("format {} has columns of its own", options.format.as_str())))
         }
     }
 }

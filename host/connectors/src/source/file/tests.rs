@@ -361,7 +361,7 @@ async fn wrong_options_are_refused() {
     );
     assert!(refused(&|o| o.paths = vec![]).await.contains("needs a path"));
     assert!(refused(&|o| o.paths = vec!["ftp://x/y".into()]).await.starts_with("'ftp://x' cannot be opened"));
-    assert!(FileFormat::parse("jsn").unwrap_err().message().contains("did you mean 'json'?"));
+    assert!("jsn".parse::<FileFormat>().unwrap_err().message().contains("did you mean 'json'?"));
 }
 
 #[tokio::test]

@@ -79,6 +79,9 @@ impl Layout {
         let (values, of) = records.values();
         let position = |n: u64| records.position(of.get(n as usize).copied().unwrap_or(u32::MAX));
         let mut decoded = decoder.decode_records(&values, &position)?;
+        for letter in &mut decoded.dead_letters {
+            letter.message = letter.position.as_deref().and_then(|position| records.origin(position));
+        }
         let rows: Vec<u32> =
             std::mem::take(&mut decoded.records).into_iter().map(|n| of[n as usize]).collect();
         let has_tombstones = values.len() < records.records.len();
@@ -200,8 +203,8 @@ mod tests {
     use crate::decode::options::OptionMap;
     use crate::encode::JsonEncoder;
     use crate::source::file::FileFormat;
-    use pelton_core::MalformedPolicy;
     use pelton_core::types::{columns_name, parse_columns};
+    use pelton_core::{MalformedPolicy, MessageOrigin};
 
     const OF: [(Option<&str>, Option<&str>); 5] = [
         (Some("a"), Some("{\"x\":1}")),
@@ -266,6 +269,11 @@ mod tests {
         assert_eq!(lines, [r#"{"x":1}"#, r#"{"x":null}"#, r#"{"x":3}"#, r#"{"x":null}"#]);
         let letter = &decoded.dead_letters[0];
         assert_eq!((letter.position.as_deref(), letter.payload.as_ref()), (Some("t-3@12"), &b"{\"x\""[..]));
+        let without_key = MessageOrigin { topic: "t".into(), partition: 3, offset: 12, key: None };
+        assert_eq!(letter.message.as_ref(), Some(&without_key));
+        let records = Records::of_test(&TopicPartition::new("t", 3), &OF);
+        let key = records.origin("t-3@10").unwrap().key.unwrap();
+        assert_eq!(key.as_ref(), b"a");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::options::Subscription;
-use crate::kafka::{CALL, Context, Failure};
+use crate::kafka::{Context, Failure, hear};
 use pelton_core::Error;
 use pelton_core::suggest::did_you_mean;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -19,11 +19,13 @@ use std::time::Duration;
 /// A cluster as a reader of topics sees it.
 pub(super) struct Cluster {
     client: BaseConsumer<Context>,
+    /// How long one call takes at most.
+    call: Duration,
 }
 
 impl Cluster {
-    pub(super) fn new(client: BaseConsumer<Context>) -> Self {
-        Self { client }
+    pub(super) fn new(client: BaseConsumer<Context>, call: Duration) -> Self {
+        Self { client, call }
     }
 
     /// The partitions that are there of those that are wanted, and the topics that are not there.
@@ -88,7 +90,7 @@ impl Cluster {
     fn metadata(&self, topic: Option<&str>) -> Result<Vec<(Arc<str>, i32)>, Failure> {
         const WHAT: &str = "asking for topics";
         self.serve();
-        let metadata = self.client.fetch_metadata(topic, CALL).map_err(|e| self.failed(&e, WHAT))?;
+        let metadata = self.client.fetch_metadata(topic, self.call).map_err(|e| self.failed(&e, WHAT))?;
         let there = |found: &MetadataTopic| match found.error().map(Code::from) {
             None => Ok(true),
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(false),
@@ -159,7 +161,7 @@ impl Cluster {
             return Ok(BTreeMap::new());
         }
         self.serve();
-        let found = self.client.offsets_for_times(list, CALL).map_err(|e| self.failed(&e, WHAT))?;
+        let found = self.client.offsets_for_times(list, self.call).map_err(|e| self.failed(&e, WHAT))?;
         let mut offsets = BTreeMap::new();
         for element in found.elements() {
             let at = TopicPartition::new(element.topic(), element.partition());
@@ -179,7 +181,7 @@ impl Cluster {
     }
 
     fn failed(&self, error: &rdkafka::error::KafkaError, what: &str) -> Failure {
-        self.serve();
+        hear(&self.client);
         Failure::new(error, self.client.context(), what)
     }
 }

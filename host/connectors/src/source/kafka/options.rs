@@ -275,7 +275,7 @@ impl KafkaSourceOptions {
             (Some((format, _)), None) if self.own_schema()?.is_none() => {
                 return Err(Error::invalid(format!(
                     "a Kafka source with format {} needs a schema",
-                    format.name()
+                    format.as_str()
                 ))
                 .hint("schema: {user: string, amount: double}"));
             }

@@ -13,13 +13,15 @@ use super::cluster::Cluster;
 use super::fetcher::{Begin, Fetcher, Step};
 use super::offsets::{PartitionOffsets, TopicPartition};
 use super::records::Records;
-use crate::kafka::{Context, Failure, Status};
+use crate::kafka::{Context, Failure, Status, limit};
 use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
 
 /// What one fetch may bring beyond what is asked for, all partitions together.
 const AHEAD_KBYTES: usize = 64 << 10;
@@ -65,6 +67,8 @@ pub(super) struct Reading {
     pub(super) fail_on_data_loss: bool,
     pub(super) min_partitions: Option<u64>,
     pub(super) broker_timeout: Option<Interval>,
+    /// Offsets that were gone before they were read, since somebody asked.
+    pub(super) lost: Arc<AtomicU64>,
 }
 
 /// Reads micro-batches, one after the other.
@@ -72,8 +76,6 @@ pub(super) struct Reader {
     reading: Reading,
     pub(super) with_headers: bool,
     fetcher: Option<Fetcher>,
-    /// Offsets that were lost in this run.
-    lost: i64,
 }
 
 /// How it ended.
@@ -87,7 +89,7 @@ enum End {
 #[derive(Default)]
 struct Silence {
     pause: Duration,
-    lasted: Duration,
+    since: Option<Instant>,
     /// The end of the partition was seen meanwhile.
     at_end: bool,
     /// And fetched again after the cluster had said that the range lies before it.
@@ -95,15 +97,19 @@ struct Silence {
 }
 
 impl Silence {
+    fn lasted(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     fn grow(&mut self) {
-        self.lasted += self.pause;
+        self.since.get_or_insert_with(Instant::now);
         self.pause = (self.pause * 2).clamp(Duration::from_millis(1), LONGEST_PAUSE);
     }
 }
 
 impl Reader {
     pub(super) fn new(reading: Reading) -> Self {
-        Self { reading, with_headers: false, fetcher: None, lost: 0 }
+        Self { reading, with_headers: false, fetcher: None }
     }
 
     /// Sends the records of the spans in order.
@@ -187,7 +193,7 @@ impl Reader {
             }
             match position.step(at, end, records, silence.pause) {
                 Step::Record => {
-                    if !silence.lasted.is_zero() {
+                    if silence.since.is_some() {
                         self.reading.status.back();
                     }
                     silence = Silence::default();
@@ -225,14 +231,13 @@ impl Reader {
         if let Some(failure) = self.fetcher()?.serve() {
             self.told(failure)?;
         }
-        if silence.at_end && silence.lasted >= SILENCE {
+        if silence.at_end && silence.lasted() >= SILENCE {
             return self.confirm(cluster, at, end, silence);
         }
-        if silence.lasted >= LONG_SILENCE {
+        if silence.lasted() >= LONG_SILENCE {
             self.reading.status.away(&format!("no records of {at} come"));
         }
-        let limit = self.reading.broker_timeout.map(|limit| limit.as_millis().max(0).unsigned_abs());
-        if limit.is_some_and(|limit| silence.lasted >= Duration::from_millis(limit)) {
+        if limit(self.reading.broker_timeout).is_some_and(|limit| silence.lasted() >= limit) {
             let place = self.reading.status.place();
             return Err(Error::unavailable(format!(
                 "no records of {at} came from {place} within broker_timeout"
@@ -322,9 +327,8 @@ impl Reader {
         if self.reading.fail_on_data_loss {
             return Err(lost(at, Some((from, to)), why));
         }
-        self.lost += (to - from).max(0);
+        self.reading.lost.fetch_add((to - from).max(0).unsigned_abs(), Relaxed);
         tracing::warn!(
-            lost_offsets = self.lost,
             "{at}: the offsets {from} to {} are gone ({why}); the query goes on without them",
             to - 1
         );

@@ -1,8 +1,11 @@
 //! Records of one partition as they were fetched, end to end in one buffer.
 
 use super::offsets::TopicPartition;
+use bytes::Bytes;
+use pelton_core::MessageOrigin;
 use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of a block, about; a record is never cut.
 pub(super) const BLOCK_BYTES: usize = 512 << 10;
@@ -116,6 +119,14 @@ impl Records {
     pub(super) fn position(&self, record: u32) -> String {
         let offset = self.records.get(record as usize).map_or(-1, |record| record.offset);
         format!("{}@{offset}", self.at)
+    }
+
+    /// The record at such a position. Offsets ascend.
+    pub(super) fn origin(&self, position: &str) -> Option<MessageOrigin> {
+        let offset = position.rsplit_once('@')?.1.parse().ok()?;
+        let nth = self.records.binary_search_by_key(&offset, |record| record.offset).ok()?;
+        let key = self.records[nth].key.as_ref().map(|key| Bytes::copy_from_slice(self.bytes(key)));
+        Some(MessageOrigin { topic: Arc::clone(&self.at.topic), partition: self.at.partition, offset, key })
     }
 
     #[cfg(test)]

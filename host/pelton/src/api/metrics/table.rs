@@ -97,6 +97,15 @@ pub(super) const METRICS: &[Metric] = &[
         sources.iter().try_for_each(|(name, source)| out.count(&[("source", name)], source.bytes))
     }),
     counter(
+        "pelton_source_lost_offsets",
+        "Offsets that were gone before they could be read, of sources that may lose some",
+        |of, out| {
+            let sources = of.seen.totals.sources.iter();
+            let mut lost = sources.filter_map(|(name, source)| Some((name, source.lost_offsets?)));
+            lost.try_for_each(|(name, lost)| out.count(&[("source", name)], lost))
+        },
+    ),
+    counter(
         "pelton_source_malformed_rows",
         "Records that did not decode and were dropped or kept",
         |of, out| {

@@ -82,6 +82,9 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
             let _ = writeln!(out, "  hint: {hint}");
         }
     }
+    if let Some(what) = &query.waiting_for {
+        let _ = writeln!(out, "  waiting for {what}");
+    }
     for (name, plugin) in &query.plugins {
         let _ = write!(out, "  plugin {name} {} ({})", plugin.version, short(&plugin.digest));
         if in_full {

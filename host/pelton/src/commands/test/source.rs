@@ -14,7 +14,7 @@ use pelton_core::{
     BatchId, Block, BlockStream, Decoded, Error, Offset, OffsetRange, ReadLimit, Result, Source,
 };
 use pelton_plan::PipelineFile;
-use pelton_plan::file::{Format, KafkaFormat, SourceSpec};
+use pelton_plan::file::{Format, SourceSpec};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +111,7 @@ impl ScriptSource {
         }
         if let SourceSpec::Kafka(source) = spec {
             settings.on_malformed = source.on_malformed.unwrap_or_default();
-            if source.format.as_ref().is_some_and(|format| format.value == KafkaFormat::Json) {
+            if source.format.as_ref().is_some_and(|format| format.value == Format::Json) {
                 options = JsonOptions::from_map(&format_options(&source.options))?;
             }
         }

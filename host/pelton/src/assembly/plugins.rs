@@ -93,6 +93,12 @@ impl Plugins {
         Ok(plugins)
     }
 
+    /// The same versions, loaded once more: what they cost is counted apart.
+    pub(crate) fn anew(&self, host: &PluginHost, file: &PipelineFile) -> Result<Self> {
+        let code = self.0.iter().map(|(name, loaded)| (name.clone(), loaded.bytes.clone()));
+        self.with_code(host, file, code.collect())
+    }
+
     /// For the planner.
     pub(crate) fn loaded(&self) -> BTreeMap<String, Arc<dyn Plugin>> {
         self.0.iter().map(|(name, loaded)| (name.clone(), Arc::clone(&loaded.plugin))).collect()

@@ -93,8 +93,7 @@ impl Assembly {
         (plugin, bytes): (String, Bytes),
         tables: &BTreeMap<String, Arc<dyn Table>>,
     ) -> Result<[(Plugins, PhysicalPlan); 2]> {
-        let running = parts.plugins.anew(&self.host, file)?;
-        let new = running.with_code(&self.host, file, vec![(plugin, bytes)])?;
+        let [running, new] = parts.plugins.beside(&self.host, file, (plugin, bytes))?;
         let plan = |plugins: &Plugins| physical_plan(file, plugins, &parts.sources, tables);
         let plans = (plan(&running)?, plan(&new)?);
         Ok([(running, plans.0), (new, plans.1)])

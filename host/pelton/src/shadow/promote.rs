@@ -113,7 +113,8 @@ mod tests {
             report.differing_state = Some(state);
             report
         };
-        let refusal = |condition: &str, report| condition.parse::<PromoteIf>().unwrap().refusal(report);
+        let refusal =
+            |condition: &str, report: &ShadowReport| condition.parse::<PromoteIf>().unwrap().refusal(report);
         assert_eq!(refusal("identical", &report(1, 0, 0)), None);
         assert_eq!(refusal("identical", &report(0, 0, 0)).as_deref(), Some("it was not called"));
         assert_eq!(

@@ -328,7 +328,7 @@ fn a_source_that_gives_rows_once_is_named() -> Result<()> {
     until(folder, "totals", |status| status["state"] == "waiting")?;
     let refused = swap(folder, &another(folder, &two)?, &["--shadow", "1"])?;
     let why = "the source 'payments' cannot be read a second time beside the query: an http source deletes rows when";
-    says(&refused, 2, &["totals.yaml:4:", why])
+    says(&refused, 2, &["totals.yaml:5:3: ", why])
 }
 
 #[test]

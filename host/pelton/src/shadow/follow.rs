@@ -15,11 +15,14 @@ use tokio::sync::watch;
 /// Rows of a micro-batch that may differ: they are in memory until it is over.
 const DIFFERING_MAX: usize = 100_000;
 
+/// The state of a version, if it keeps any.
+type State = Option<Box<dyn StateStore>>;
+
 /// Both versions, and where they are.
 pub(crate) struct Follow {
     pub(crate) forks: Forks,
     /// The state of the version that runs, and of the new one: what the micro-batch before left.
-    pub(crate) states: (Option<Box<dyn StateStore>>, Option<Box<dyn StateStore>>),
+    pub(crate) states: (State, State),
     /// The next micro-batch.
     pub(crate) next: BatchId,
     /// The plugins that the query runs.
@@ -90,7 +93,7 @@ impl Follow {
             }
         };
         let letters = (old.losses.dead_letters().await?, new.losses.dead_letters().await?);
-        let letters = Differences::of_dead_letters(&letters.0, &letters.1)?;
+        let letters = on_worker(move || Differences::of_dead_letters(&letters.0, &letters.1)).await?;
         for (state, side) in [(&mut self.states.0, Side::Old), (&mut self.states.1, Side::New)] {
             let Some(state) = state else { continue };
             state.commit(id).await.map_err(|failed| of_side(side, id, &failed))?;
@@ -112,9 +115,7 @@ impl Follow {
         let (Some(mut old), Some(mut new)) = (self.states.0.take(), self.states.1.take()) else {
             return Ok(None);
         };
-        let counted =
-            tokio::task::spawn_blocking(move || differing_entries(old.as_mut(), new.as_mut())).await;
-        counted.map_err(|e| Error::internal(format!("comparing state did not end: {e}")))?.map(Some)
+        on_worker(move || differing_entries(old.as_mut(), new.as_mut())).await.map(Some)
     }
 }
 
@@ -133,11 +134,7 @@ async fn logged(
 }
 
 /// Lets a version begin a micro-batch; the state is there again when it has.
-async fn begin(
-    fork: &Fork,
-    state: &mut Option<Box<dyn StateStore>>,
-    (id, entry): (BatchId, &OffsetEntry),
-) -> Result<Begun> {
+async fn begin(fork: &Fork, state: &mut State, (id, entry): (BatchId, &OffsetEntry)) -> Result<Begun> {
     let ReplayedBatch { rows, state: after, operators, losses } =
         fork.replay.begin(id, entry, state.take()).await?;
     *state = after;
@@ -154,7 +151,7 @@ async fn compare(
     let (mut rows, mut is_open) = ((0, 0), (true, true));
     loop {
         let side = match is_open {
-            (false, false) => return comparison.finish().map(Some),
+            (false, false) => return on_worker(move || comparison.finish()).await.map(Some),
             (true, false) => Side::Old,
             (false, true) => Side::New,
             (true, true) if rows.0 <= rows.1 => Side::Old,
@@ -168,13 +165,19 @@ async fn compare(
             None => *is_open = false,
             Some(batch) => {
                 *rows += batch.num_rows();
-                tokio::task::block_in_place(|| comparison.add(side, batch))?;
+                comparison = on_worker(move || comparison.add(side, batch).map(|()| comparison)).await?;
             }
         }
         if comparison.alone() > DIFFERING_MAX {
             return Ok(None);
         }
     }
+}
+
+/// Compares on a thread that may block.
+async fn on_worker<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|e| Error::internal(format!("comparing did not end: {e}")))?
 }
 
 /// The version that runs gave here as many rows as in the query; else nothing that is compared is worth much. What a sink took

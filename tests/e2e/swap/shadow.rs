@@ -312,23 +312,66 @@ fn another_swap_ends_a_shadow_and_what_cannot_be_tried_is_refused() -> Result<()
     says(&swap(folder, &new, &["--promote-if", "identical"])?, 2, &["--shadow"])
 }
 
-#[test]
-fn a_source_that_gives_rows_once_is_named() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let folder = folder.path();
-    let two = plugin("totals-2.wasm")?;
-    put(&folder.join("totals.wasm"), &std::fs::read(&two)?)?;
+/// A running `totals` in version 2 over another source.
+fn over(folder: &Path, source: &str) -> Result<Run> {
+    put(&folder.join("totals.wasm"), &std::fs::read(plugin("totals-2.wasm")?)?)?;
     let file = pipeline(folder, false)?;
     let text = std::fs::read_to_string(&file)?;
     let (before, rest) = text.split_once("{connector: file").context("a source")?;
     let (_, after) = rest.split_once("max_files_per_trigger: 1}").context("its end")?;
-    let source = "{connector: http, listen: '127.0.0.1:0', format: json, schema: 'key string, amount long'}";
     std::fs::write(&file, format!("{before}{source}{after}"))?;
-    let _run = Run::start(&file, folder)?;
+    let run = Run::start(&file, folder)?;
     until(folder, "totals", |status| status["state"] == "waiting")?;
-    let refused = swap(folder, &another(folder, &two)?, &["--shadow", "1"])?;
+    Ok(run)
+}
+
+#[test]
+fn a_source_that_gives_rows_once_is_named() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
+    let source = "{connector: http, listen: '127.0.0.1:0', format: json, schema: 'key string, amount long'}";
+    let _run = over(folder, source)?;
+    let refused = swap(folder, &another(folder, &plugin("totals-2.wasm")?)?, &["--shadow", "1"])?;
     let why = "the source 'payments' cannot be read a second time beside the query: an http source deletes rows when";
     says(&refused, 2, &["totals.yaml:5:3: ", why])
+}
+
+#[cfg(unix)]
+#[test]
+fn records_of_a_topic_are_read_a_second_time() -> Result<()> {
+    let (kafka, folder) = (pelton_tests::Kafka::shared()?, tempfile::tempdir()?);
+    let folder = folder.path();
+    kafka.create_topic("shadowed", 2)?;
+    let produce = |key: &str| {
+        kafka.produce("shadowed", [pelton_tests::Record::new(format!("{{\"key\":\"{key}\",\"amount\":1}}"))])
+    };
+    let servers = kafka.bootstrap_servers();
+    let _run = over(
+        folder,
+        &format!(
+            "{{connector: kafka, bootstrap_servers: '{servers}', subscribe: shadowed, starting_offsets: earliest, \
+             format: json, schema: 'key string, amount long'}}"
+        ),
+    )?;
+    produce("ann")?;
+    rows(folder, 1)?;
+    until(folder, "totals", |status| status["last_committed"] == 0)?;
+    let new = another(folder, &plugin("totals-2.wasm")?)?;
+    let more = ["--shadow", "2", "--promote-if", "identical"];
+    let done = shadow(folder, "totals", &of_totals(&new), &more, || {
+        produce("bob")?;
+        rows(folder, 2)?;
+        produce("ann")?;
+        rows(folder, 3).map(|_| ())
+    })?;
+    says(
+        &done,
+        0,
+        &["rows, by key: 2 running, 2 new: no difference\n", "has taken over with micro-batch 3\n"],
+    )?;
+    produce("ann")?;
+    ensure!(rows(folder, 4)?[2..] == [row("ann", 2, "version-2"), row("ann", 3, "version-2")]);
+    Ok(())
 }
 
 #[test]

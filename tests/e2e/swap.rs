@@ -3,6 +3,7 @@
 
 mod api;
 mod running;
+mod shadow;
 
 use anyhow::{Result, ensure};
 use pelton_tests::{Pelton, plugin};

@@ -163,6 +163,7 @@ impl Checkpoint {
     pub fn replay_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::REPLAYS)
     }
+
     /// The tree for the sink's own log.
     pub fn sink_files(&self) -> Arc<dyn FileManager> {
         self.files.subtree(layout::SINKS)

@@ -42,7 +42,7 @@ pub use micro_batch::Turn;
 pub use progress::{Phase, Progress, RunEnd, RunSummary};
 pub use query::{Logic, PluginCode, Query, RunControl};
 pub use recover::{Recovered, Start};
-pub use replay::{Replay, Replayed};
+pub use replay::{Losses, LostRows, Replay, Replayed, ReplayedBatch};
 pub use reset::ResetState;
 pub use swap::{
     Candidate, LastSwap, PROBATION_BATCHES, PluginProgress, SwapCounts, SwapKind, SwapOutcome, Swaps,
@@ -59,6 +59,8 @@ mod crash_tests;
 mod partition_tests;
 #[cfg(test)]
 mod query_tests;
+#[cfg(test)]
+mod replay_tests;
 #[cfg(test)]
 mod stateful_crash_tests;
 #[cfg(test)]

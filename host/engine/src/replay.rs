@@ -2,9 +2,11 @@
 //!
 //! Called by the binary with the parts that it has opened for reading: what the offset log says of the micro-batch, the
 //! state that the one before left, the code that it ran with or another. It goes through the same steps 3 to 5 as in its
-//! own time, and gives what the sink was given then.
+//! own time, and gives what the sink was given then. Whoever goes on from one micro-batch to the next gets the state
+//! back: so a version of a plugin runs beside a query.
 
 use crate::letters::Letters;
+use crate::meters::Meters;
 use crate::query::Input;
 use crate::reset;
 use crate::rows::{RowsOfBatch, open_inputs};
@@ -12,12 +14,15 @@ use crate::watermark::EventTimes;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use pelton_checkpoint::{DeadLetterFile, OffsetEntry, SourceOffsets, layout};
+use pelton_core::sink::RowStream;
 use pelton_core::{
-    BatchId, BatchInfo, Dataflow, Error, FileManager, MemoryFiles, QueryId, Result, Source, StateStore, Table,
+    BatchId, BatchInfo, Dataflow, Error, FileManager, MemoryFiles, OperatorReport, QueryId, Result, Source,
+    StateStore, Table,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The parts of a query that a micro-batch runs with.
 pub struct Replay {
@@ -25,6 +30,37 @@ pub struct Replay {
     dataflow: Arc<dyn Dataflow>,
     inputs: Vec<Input>,
     tables: Vec<(String, Arc<dyn Table>)>,
+    parallelism: usize,
+}
+
+/// A micro-batch that runs again: its rows come when they are asked for.
+pub struct ReplayedBatch {
+    /// The rows for the sink, in order.
+    pub rows: RowStream,
+    /// The state after it, if the query is stateful.
+    pub state: Option<Box<dyn StateStore>>,
+    /// What the stateful operators did.
+    pub operators: Vec<OperatorReport>,
+    /// What it loses, complete when the rows have come to their end.
+    pub losses: Losses,
+}
+
+/// What a micro-batch that runs again loses.
+pub struct Losses {
+    batch_id: BatchId,
+    letters: Arc<MemoryFiles>,
+    meters: Arc<Meters>,
+}
+
+/// Rows that a micro-batch lost, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LostRows {
+    /// A function refused them.
+    pub refused: u64,
+    /// A function failed on them.
+    pub poison: u64,
+    /// They came behind the watermark.
+    pub late: u64,
 }
 
 /// What a micro-batch gave.
@@ -70,7 +106,15 @@ impl Replay {
         tables: impl IntoIterator<Item = (String, Arc<dyn Table>)>,
     ) -> Self {
         let inputs = inputs.into_iter().map(|(name, source)| Input { name, source }).collect();
-        Self { query_id, dataflow, inputs, tables: tables.into_iter().collect() }
+        let parallelism = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { query_id, dataflow, inputs, tables: tables.into_iter().collect(), parallelism }
+    }
+
+    /// Blocks that are decoded and processed at a time. Default: the machine's cores.
+    #[must_use]
+    pub fn parallelism(mut self, parallelism: usize) -> Self {
+        self.parallelism = parallelism.max(1);
+        self
     }
 
     /// Whether its operators keep state.
@@ -85,6 +129,19 @@ impl Replay {
         entry: &OffsetEntry,
         state: Option<Box<dyn StateStore>>,
     ) -> Result<Replayed> {
+        let ReplayedBatch { rows, losses, .. } = self.begin(batch_id, entry, state).await?;
+        let rows = rows.try_collect().await?;
+        Ok(Replayed { rows, dead_letters: losses.dead_letters().await? })
+    }
+
+    /// The same, for whoever goes on with the state and takes the rows one by one. If the query is stateful, all of the
+    /// work is done when this returns.
+    pub async fn begin(
+        &self,
+        batch_id: BatchId,
+        entry: &OffsetEntry,
+        state: Option<Box<dyn StateStore>>,
+    ) -> Result<ReplayedBatch> {
         for (name, table) in &self.tables {
             let Some(version) = entry.tables.get(name) else { continue };
             let pinned = table.pin(version).await;
@@ -92,8 +149,9 @@ impl Replay {
         }
         let letters = Arc::new(MemoryFiles::new());
         let rows = self.rows(batch_id, entry, &letters).await?;
-        let rows = match (self.is_stateful(), state) {
-            (false, _) => rows.into_stream(),
+        let meters = Arc::clone(&rows.meters);
+        let (rows, state, operators) = match (self.is_stateful(), state) {
+            (false, _) => (rows.into_stream(), None, Vec::new()),
             (true, None) => return Err(Error::internal("a stateful query was replayed without its state")),
             (true, Some(mut state)) => {
                 let operators = self.dataflow.operators();
@@ -101,17 +159,11 @@ impl Replay {
                     .reset
                     .iter()
                     .try_for_each(|named| reset::clear_recorded(state.as_mut(), named, operators))?;
-                rows.gather(state).await?.rows
+                let gathered = rows.gather(state).await?;
+                (gathered.rows, Some(gathered.state), gathered.operators)
             }
         };
-        let rows = rows.try_collect().await?;
-        let written = letters.read(&layout::dead_letters(batch_id)).await?.unwrap_or_default();
-        let lines = written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let dead_letters = lines.map(|line| {
-            serde_json::from_slice(line)
-                .map_err(|e| Error::internal(format!("a dead letter is no JSON: {e}")))
-        });
-        Ok(Replayed { rows, dead_letters: dead_letters.collect::<Result<_>>()? })
+        Ok(ReplayedBatch { rows, state, operators, losses: Losses { batch_id, letters, meters } })
     }
 
     async fn rows(
@@ -125,15 +177,37 @@ impl Replay {
         Ok(RowsOfBatch {
             info: Arc::new(info),
             dataflow: Arc::clone(&self.dataflow),
-            parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+            parallelism: self.parallelism,
             dead_letters: Letters::new(DeadLetterFile::new(
                 Arc::clone(letters) as Arc<dyn FileManager>,
                 batch_id,
             )),
             event_times: Arc::new(EventTimes::new(self.dataflow.watermarks())),
             on_probation: BTreeSet::new(),
-            meters: Arc::new(crate::meters::Meters::new(self.inputs.len())),
+            meters: Arc::new(Meters::new(self.inputs.len())),
             inputs,
         })
+    }
+}
+
+impl Losses {
+    /// What went to the dead letters, as it is written there.
+    pub async fn dead_letters(&self) -> Result<Vec<Value>> {
+        let written = self.letters.read(&layout::dead_letters(self.batch_id)).await?.unwrap_or_default();
+        let lines = written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let dead_letters = lines.map(|line| {
+            serde_json::from_slice(line)
+                .map_err(|e| Error::internal(format!("a dead letter is no JSON: {e}")))
+        });
+        dead_letters.collect()
+    }
+
+    /// How many rows.
+    pub fn rows(&self) -> LostRows {
+        LostRows {
+            refused: self.meters.refused.load(Relaxed),
+            poison: self.meters.poison.load(Relaxed),
+            late: self.meters.late.load(Relaxed),
+        }
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `registry`, `totals` | what the queries of this process do and have done |
 //! | `status` | the same as JSON, for the server and its clients |
-//! | `routes`, `swap`, `failure` | what can be asked, and the answers |
+//! | `routes`, `swap`, `shadow`, `failure` | what can be asked, and the answers |
 //! | `guard`, `token` | who may ask |
 //! | `metrics` | `/metrics` |
 //! | `discovery`, `client` | how the other commands find it and speak to it |
@@ -20,6 +20,7 @@ mod guard;
 mod metrics;
 mod registry;
 mod routes;
+mod shadow;
 mod status;
 mod swap;
 mod token;

@@ -11,6 +11,7 @@ mod kafka;
 mod plugins;
 mod replay;
 mod sample;
+mod shadow;
 mod sink;
 mod source;
 mod table;
@@ -22,11 +23,13 @@ pub(crate) use kafka::schema as kafka_schema;
 pub(crate) use plugins::{Overrides, Plugins};
 pub(crate) use replay::{Code, Digests, Replays};
 pub(crate) use sample::{Migrated, migrated};
+pub(crate) use shadow::{Fork, Forks, forked_state};
 pub(crate) use source::format_options;
 
 use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
+use pelton_checkpoint::layout;
 use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
     Clock, Dataflow, DeadLetterSink, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink,
@@ -228,7 +231,8 @@ impl Assembly {
         let Plans { plugins, tables, in_file, plan, rerun, sink } = plans;
         let sources = cut(sources, &plan, rerun.as_ref().map(|(plan, _)| plan))?;
         let remembers = self.given.is_none() && checkpoint_files(file, options)?.is_some();
-        let sources = if remembers { with_replays(sources, &recovered)? } else { sources };
+        let sources =
+            if remembers { with_replays(sources, recovered.checkpoint().replay_files())? } else { sources };
         let (dead_letters, dead_letter_topic) = self.dead_letters(file, &recovered)?;
         let trigger = if options.batch { Trigger::Once } else { options.trigger.unwrap_or(plan.trigger) };
 
@@ -450,10 +454,10 @@ fn cut(
 /// The sources, each with the dead letters that are fed back to it.
 fn with_replays(
     sources: Vec<(String, Arc<dyn Source>)>,
-    recovered: &Recovered,
+    files: Arc<dyn FileManager>,
 ) -> Result<Vec<(String, Arc<dyn Source>)>> {
     let with_replays = |(name, source): (String, Arc<dyn Source>)| {
-        let log = ReplayLog::new(recovered.checkpoint().replay_files());
+        let log = ReplayLog::new(Arc::clone(&files));
         let source: Arc<dyn Source> = Arc::new(ReplaySource::new(&name, source, log)?);
         Ok((name, source))
     };

@@ -8,7 +8,7 @@ mod plugin;
 mod replay;
 
 pub(crate) use checkpoint::{CheckpointArgs, CheckpointCommand, StateArgs, StateCommand, StateShowArgs};
-pub(crate) use control::{ApiArgs, ApiTargetArgs, RollbackArgs, StatusArgs, StopArgs, SwapArgs};
+pub(crate) use control::{ApiArgs, ApiTargetArgs, RollbackArgs, ShadowArgs, StatusArgs, StopArgs, SwapArgs};
 pub(crate) use dead_letters::{DeadLettersCommand, LetterKind, LettersArgs, LettersReplayArgs};
 pub(crate) use files::{FilesCommand, FilesCompactArgs, FilesLsArgs};
 pub(crate) use plugin::{BuildArgs, InspectArgs, Language, NewArgs, PluginCommand, TestArgs};
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Swap(SwapArgs),
     /// Swap a plugin of a running query for the version before
     Rollback(RollbackArgs),
+    /// Show what a version has found that runs beside a query (`swap --shadow`), or end it
+    Shadow(ShadowArgs),
     /// Check a pipeline file: syntax, names, types, plugins
     #[command(after_help = "Examples:
   pelton check pipeline.yaml

@@ -7,11 +7,13 @@ mod api;
 mod assembly;
 mod cli;
 mod commands;
+mod compare;
 mod json;
 mod logging;
 mod plugins;
 mod report;
 mod runner;
+mod shadow;
 mod watch;
 
 use clap::Parser;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Swap(arguments) => commands::swap::run(&arguments),
         Command::Rollback(arguments) => commands::swap::roll_back(&arguments),
+        Command::Shadow(arguments) => commands::swap::shadow::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::State(command) => commands::state::run(&command),

@@ -1,21 +1,27 @@
 //! A query of this process while it runs: it is put together, runs, goes on after a rollback, and has its plugins swapped.
 //!
 //! Made by `run` for each pipeline file and by `test` for its script's. One swap at a time: a version is compiled and
-//! compared beside the query, and offered to it when it fits.
+//! compared beside the query, and offered to it when it fits; or it runs beside the query for a while (`shadow`).
+
+mod shadow;
 
 use crate::assembly::{Assembled, Assembly, Migrated, Parts, Planned, Plugins, RunOptions, migrated};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pelton_core::suggest::did_you_mean;
-use pelton_core::{Error, Plugin, PluginDigest, Result};
+use pelton_core::{BatchId, Error, Plugin, PluginDigest, Result};
 use pelton_engine::{
     Candidate, Phase, PluginProgress, Progress, Query, RunControl, RunEnd, RunSummary, SwapKind, SwapOutcome,
     Swaps, Waits, check_swap,
 };
 use pelton_plan::PipelineFile;
 use serde::{Deserialize, Serialize};
+pub(crate) use shadow::ShadowCounts;
+use shadow::Shadows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 /// Is told what a query does, on the engine's task: it must return quickly.
@@ -46,6 +52,11 @@ pub(crate) struct QueryRunner {
     /// A version that the pipeline file names by now, on its way into the query.
     offered: Mutex<Option<(String, Plugins)>>,
     one_at_a_time: tokio::sync::Mutex<()>,
+    shadows: Shadows,
+    /// The last micro-batch that is committed.
+    committed: watch::Sender<Option<BatchId>>,
+    /// It has come to its end.
+    ended: CancellationToken,
 }
 
 /// A version of a plugin that has taken over.
@@ -116,6 +127,9 @@ impl QueryRunner {
             written: Mutex::default(),
             offered: Mutex::default(),
             one_at_a_time: tokio::sync::Mutex::default(),
+            shadows: Shadows::default(),
+            committed: watch::Sender::default(),
+            ended: CancellationToken::new(),
         })
     }
 
@@ -158,35 +172,43 @@ impl QueryRunner {
     async fn assembled(&self, planned: Planned, options: RunOptions, so_far: RunSummary) -> Result<Query> {
         let Assembled { query, parts } = self.assembly.query(&self.file, planned, options).await?;
         let (of_progress, of_phase) = (Arc::clone(&self.observer), Arc::clone(&self.observer));
+        let last_committed = self.committed.clone();
         let query = query
             .swaps(self.swaps.clone())
             .continuing(so_far)
             .on_phase(move |phase| of_phase.phase(phase))
-            .on_progress(move |committed| of_progress.progress(committed));
+            .on_progress(move |committed| {
+                last_committed.send_replace(Some(committed.batch_id));
+                of_progress.progress(committed);
+            });
         self.observer.waits(query.waits());
         let query = query.build().await?;
+        self.committed.send_replace(query.last_committed());
         self.observer.opened(&query);
         self.took_over(parts);
         Ok(query)
     }
 
     /// Runs it to its end, rollbacks included; also says what it has done, well or not.
-    pub(crate) async fn run(&self, mut query: Query, control: &RunControl) -> (Result<()>, RunSummary) {
+    pub(crate) async fn run(&self, query: Query, control: &RunControl) -> (Result<()>, RunSummary) {
+        let ended = self.run_on(query, control).await;
+        self.swaps.end();
+        self.ended.cancel();
+        ended
+    }
+
+    async fn run_on(&self, mut query: Query, control: &RunControl) -> (Result<()>, RunSummary) {
         loop {
             let ended = query.run(control).await;
             let summary = query.summary().clone();
             if summary.end != RunEnd::RolledBack || ended.is_err() {
-                self.swaps.end();
                 return (ended.map(|_| ()), summary);
             }
             // The checkpoint, the sink and the state are given back first.
             drop(query);
             query = match self.start_again(summary.clone()).await {
                 Ok(query) => query,
-                Err(failed) => {
-                    self.swaps.end();
-                    return (Err(failed), summary);
-                }
+                Err(failed) => return (Err(failed), summary),
             };
         }
     }

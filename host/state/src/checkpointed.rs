@@ -134,6 +134,12 @@ impl CheckpointedStateStore {
         self.tables.memory()
     }
 
+    /// The changes since the last commit stand, in the working copy alone.
+    pub(crate) fn keep(&mut self) -> Result<()> {
+        self.tables.keep();
+        self.tables.make_room()
+    }
+
     fn state_commit(&self) -> Result<StateCommit> {
         let commit = serde_json::to_value(Commit { format: file::FORMAT, last: self.last });
         commit.map(StateCommit).map_err(|e| Error::internal(format!("a state commit cannot be written: {e}")))

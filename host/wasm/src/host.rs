@@ -55,6 +55,8 @@ pub struct PluginSettings {
     pub time_zone: String,
     /// Is told what the plugin logs, beside the log.
     pub log_listener: Option<LogListener>,
+    /// Who the lines of the log are said to come from, if not the plugin by its name.
+    pub log_name: Option<String>,
     /// Whom its sink functions may speak to.
     pub http: HttpAllowance,
 }
@@ -68,6 +70,7 @@ impl Default for PluginSettings {
             seed: None,
             time_zone: "UTC".to_owned(),
             log_listener: None,
+            log_name: None,
             http: HttpAllowance::default(),
         }
     }
@@ -130,7 +133,11 @@ impl PluginHost {
             exports,
             stack_bytes: self.options.stack_bytes,
             stats: Arc::new(Stats::default()),
-            log: Arc::new(PluginLog::new(name, settings.log_listener, &limits)),
+            log: Arc::new(PluginLog::new(
+                settings.log_name.as_deref().unwrap_or(name),
+                settings.log_listener,
+                &limits,
+            )),
             limits,
             _ticker: self.ticker()?,
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// All there are; what ends the run comes last.
-const ROUTES: [(&str, &str); 10] = [
+const ROUTES: [(&str, &str); 12] = [
     ("get", "/queries"),
     ("get", "/queries/{name}"),
     ("get", "/queries/{name}/progress"),
@@ -16,6 +16,8 @@ const ROUTES: [(&str, &str); 10] = [
     ("get", "/openapi.json"),
     ("post", "/queries/{name}/plugins/{plugin}"),
     ("post", "/queries/{name}/rollback"),
+    ("get", "/queries/{name}/shadow"),
+    ("delete", "/queries/{name}/shadow"),
     ("post", "/queries/{name}/stop"),
 ];
 
@@ -39,8 +41,12 @@ fn every_route_answers_and_is_described() -> Result<()> {
     let nowhere = run.http.get("/query")?;
     ensure!(nowhere.status == 404 && nowhere.body.contains("/queries/{name}/stop"), "{nowhere:?}");
     for (method, path) in ROUTES {
-        // Nothing is no plugin, and nothing was swapped.
-        let expected = if path.contains("plugins") || path.contains("rollback") { 400 } else { 200 };
+        // Nothing is no plugin, and nothing was swapped or tried.
+        let expected = match path {
+            path if path.ends_with("/shadow") => 404,
+            path if path.contains("plugins") || path.contains("rollback") => 400,
+            _ => 200,
+        };
         let path = path.replace("{name}", "totals").replace("{plugin}", "flights");
         let answer = run.ask(&method.to_uppercase(), &path)?;
         ensure!(answer.status == expected, "{method} {path}: {answer:?}");

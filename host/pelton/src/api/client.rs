@@ -128,6 +128,11 @@ impl Client {
         self.answer(self.request(Method::GET, path)?.timeout(PATIENCE)).await
     }
 
+    /// Asks for the end of something, however long it takes.
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T> {
+        self.answer(self.request(Method::DELETE, path)?).await
+    }
+
     /// Asks for something to happen, however long it takes.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,

@@ -3,6 +3,7 @@
 //! | | on loopback | elsewhere |
 //! |---|---|---|
 //! | reading | everybody on this machine | with the token |
+//! | reading rows | with the token | with the token |
 //! | changing anything | with the token | with the token |
 //! | health | everybody | everybody |
 //!
@@ -40,7 +41,7 @@ impl Guard {
         if self.is_local {
             check_host(headers)?;
         }
-        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let reads = matches!(*method, Method::GET | Method::HEAD) && !shows_rows(path);
         if reads && (self.is_local || path.starts_with(HEALTH)) {
             return Ok(());
         }
@@ -61,6 +62,12 @@ pub(crate) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// What a shadow has found shows rows that differ: `/queries/{name}/shadow`.
+fn shows_rows(path: &str) -> bool {
+    let of_query = path.strip_prefix("/queries/").and_then(|path| path.split_once('/'));
+    of_query.is_some_and(|(_, what)| what == "shadow")
 }
 
 fn check_host(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -124,6 +131,16 @@ mod tests {
                 assert_eq!(status(true, Method::OPTIONS, "/queries", host, wrong), Some(401), "{wrong}");
             }
         }
+    }
+
+    #[test]
+    fn rows_are_shown_to_those_who_may_change_something() {
+        let right = format!("Bearer {TOKEN}");
+        let ask = |path, token| status(true, Method::GET, path, "localhost", token);
+        assert_eq!(ask("/queries/a/shadow", ""), Some(401));
+        assert_eq!(ask("/queries/a/shadow", &right), None);
+        assert_eq!(ask("/queries/shadow", ""), None, "a query of that name");
+        assert_eq!(ask("/queries/shadow/progress", ""), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod table;
 
 use super::registry::{Registry, Seen};
 use super::status::Rates;
+use crate::runner::ShadowCounts;
 use pelton_core::{Clock, Error, Result};
 use pelton_engine::{PluginProgress, SystemClock};
 use prometheus_client::collector::Collector;
@@ -42,6 +43,7 @@ struct ScrapedQuery {
     seen: Seen,
     rates: Rates,
     swaps: BTreeMap<String, PluginProgress>,
+    shadows: BTreeMap<String, ShadowCounts>,
 }
 
 /// A metric: as Prometheus shows it, and where its samples come from.
@@ -69,8 +71,11 @@ impl Scrape {
         let now_ms = SystemClock.now_ms();
         let queries = registry.queries().iter().map(|query| {
             let seen = query.seen();
-            let swaps = query.runner().map(|runner| runner.plugins()).unwrap_or_default();
-            ScrapedQuery { name: query.name.clone(), now_ms, rates: Rates::of(&seen, now_ms), seen, swaps }
+            let runner = query.runner();
+            let swaps = runner.as_ref().map(|runner| runner.plugins()).unwrap_or_default();
+            let shadows = runner.map(|runner| runner.shadow_counts()).unwrap_or_default();
+            let rates = Rates::of(&seen, now_ms);
+            ScrapedQuery { name: query.name.clone(), now_ms, rates, seen, swaps, shadows }
         });
         Self { now_ms, started_ms: registry.started_ms, queries: queries.collect() }
     }

@@ -7,10 +7,12 @@ use super::failure::{Failure, Refusal};
 use super::guard::{Guard, guard};
 use super::metrics;
 use super::registry::{Registry, Running};
-use super::status::{Counts, PluginStatus, QueryState, QueryStatus, SourceStatus, SwapStatus};
+use super::shadow;
+use super::status::{Counts, PluginStatus, QueryState, QueryStatus, ShadowStatus, SourceStatus, SwapStatus};
 use super::swap;
 use crate::assembly::Migrated;
 use crate::runner::{DryRun, Swapped};
+use crate::shadow::{DifferenceCounts, Sample, ShadowOutcome, ShadowReport, VersionReport};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -34,7 +36,7 @@ type Shared = State<Arc<Registry>>;
 pub(super) type Options<T> = Result<Query<T>, QueryRejection>;
 
 /// All routes of the server.
-fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 10] {
+fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 11] {
     [
         ("/queries", get(queries)),
         ("/queries/{name}", get(query)),
@@ -42,6 +44,7 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 10] {
         ("/queries/{name}/stop", post(stop)),
         ("/queries/{name}/plugins/{plugin}", swap::swap_route()),
         ("/queries/{name}/rollback", post(swap::rollback)),
+        ("/queries/{name}/shadow", shadow::shadow_route()),
         ("/health/live", get(live)),
         ("/health/ready", get(ready)),
         ("/metrics", get(scrape)),
@@ -53,9 +56,13 @@ fn routes() -> [(&'static str, MethodRouter<Arc<Registry>>); 10] {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Pelton", description = "What the queries of a `pelton run` do, how to end them and to swap their plugins."),
-    paths(queries, query, progress, stop, swap::swap, swap::rollback, live, ready, scrape, openapi),
+    paths(
+        queries, query, progress, stop, swap::swap, swap::rollback, shadow::shadow, shadow::end_shadow, live, ready, scrape,
+        openapi
+    ),
     components(schemas(
-        QueryStatus, QueryState, Counts, SourceStatus, PluginStatus, SwapStatus, Swapped, DryRun, Migrated, Health, Failure
+        QueryStatus, QueryState, Counts, SourceStatus, PluginStatus, SwapStatus, ShadowStatus, Swapped, DryRun, Migrated,
+        ShadowReport, ShadowOutcome, DifferenceCounts, Sample, VersionReport, Health, Failure
     )),
     modifiers(&BearerToken)
 )]

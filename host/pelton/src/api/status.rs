@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::registry::{Committed, Running, Seen};
+use crate::shadow::{ShadowOutcome, ShadowReport};
 use pelton_core::{Clock, Plugin};
 use pelton_engine::progress::{SourceProgress, iso8601};
 use pelton_engine::{PluginProgress, Progress, SystemClock};
@@ -110,8 +111,42 @@ pub(crate) struct QueryStatus {
     pub(crate) counts: Counts,
     /// The plugins that it calls, by their names in the pipeline file.
     pub(crate) plugins: BTreeMap<String, PluginStatus>,
+    /// The version of a plugin that runs beside it, or ran last.
+    pub(crate) shadow: Option<ShadowStatus>,
     /// Why it has failed.
     pub(crate) failure: Option<Failure>,
+}
+
+/// A version of a plugin beside a query. What it gives otherwise, `/queries/{name}/shadow` shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ShadowStatus {
+    /// The plugin's name in the pipeline file.
+    pub(crate) plugin: String,
+    /// SHA-256 of the version.
+    pub(crate) digest: String,
+    /// How far it is.
+    pub(crate) outcome: ShadowOutcome,
+    /// Micro-batches that it has run.
+    pub(crate) batches: u64,
+    /// Micro-batches that it is to run.
+    pub(crate) batches_wanted: u64,
+    /// Rows and dead letters that differ.
+    pub(crate) differing_rows: u64,
+    /// Why it failed or was ended.
+    pub(crate) message: Option<String>,
+}
+
+impl ShadowStatus {
+    /// It has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.outcome == ShadowOutcome::Running
+    }
+
+    fn of(report: ShadowReport) -> Self {
+        let differing_rows = report.differing_rows();
+        let ShadowReport { plugin, to: digest, outcome, batches, batches_wanted, message, .. } = report;
+        Self { plugin, digest, outcome, batches, batches_wanted, differing_rows, message }
+    }
 }
 
 /// What a run has done so far.
@@ -236,6 +271,10 @@ impl QueryStatus {
                 .iter()
                 .map(|(name, plugin)| (name.clone(), PluginStatus::of(plugin, swapped.get(name))))
                 .collect(),
+            shadow: running
+                .runner()
+                .and_then(|runner| runner.last_shadow())
+                .map(|shadow| ShadowStatus::of(shadow.report())),
             failure: seen.failure,
         }
     }

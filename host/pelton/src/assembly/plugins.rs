@@ -85,9 +85,34 @@ impl Plugins {
         file: &PipelineFile,
         code: Vec<(String, Bytes)>,
     ) -> Result<Self> {
+        self.with_code_beside(host, file, code, None)
+    }
+
+    /// Loads all of them once more, and other bytes for one: what they cost is counted apart, and what they log is marked.
+    pub(crate) fn beside(
+        &self,
+        host: &PluginHost,
+        file: &PipelineFile,
+        (plugin, bytes): (String, Bytes),
+    ) -> Result<[Self; 2]> {
+        let code = self.0.iter().map(|(name, loaded)| (name.clone(), loaded.bytes.clone()));
+        let running = self.with_code_beside(host, file, code.collect(), Some("shadow, running"))?;
+        let new = running.with_code_beside(host, file, vec![(plugin, bytes)], Some("shadow, new"))?;
+        Ok([running, new])
+    }
+
+    fn with_code_beside(
+        &self,
+        host: &PluginHost,
+        file: &PipelineFile,
+        code: Vec<(String, Bytes)>,
+        mark: Option<&str>,
+    ) -> Result<Self> {
         let mut plugins = self.clone();
         for (name, bytes) in code {
-            let loaded = loaded(host, &name, bytes, settings(file, &name)?)?;
+            let log_name = mark.map(|mark| format!("{name} ({mark})"));
+            let settings = PluginSettings { log_name, ..settings(file, &name)? };
+            let loaded = loaded(host, &name, bytes, settings)?;
             plugins.0.insert(name, loaded);
         }
         Ok(plugins)

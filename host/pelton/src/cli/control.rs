@@ -1,6 +1,7 @@
 //! The arguments of those commands that speak to a running query, and where `run` can be spoken to.
 
 use super::*;
+use crate::shadow::PromoteIf;
 
 /// Where a run can be asked what it does.
 #[derive(Debug, Args)]
@@ -69,9 +70,12 @@ pub(crate) struct StopArgs {
 #[command(after_help = "Examples:
   pelton swap late-flights flights=target/flights.wasm --dry-run
   pelton swap late-flights flights=target/flights.wasm
+  pelton swap late-flights flights=target/flights.wasm --shadow 100
+  pelton swap late-flights flights=target/flights.wasm --shadow 100 --promote-if identical
 
 It returns when a micro-batch with the new version is committed. A version that does not fit is refused, and one that
-fails is swapped back: exit code 1 or 2, and the running version goes on.")]
+fails is swapped back: exit code 1 or 2, and the running version goes on. With --shadow it returns when the report is
+complete; exit code 1: the new version failed there, or does not take over although --promote-if asks for it.")]
 pub(crate) struct SwapArgs {
     /// The query's name
     pub(crate) query: String,
@@ -79,10 +83,42 @@ pub(crate) struct SwapArgs {
     #[arg(value_name = "PLUGIN=PATH", value_parser = pair)]
     pub(crate) plugin: (String, String),
     /// Only say what it would do: compile and compare it, and read some of the state as it migrates it
-    #[arg(long)]
+    #[arg(long, group = "tries")]
     pub(crate) dry_run: bool,
-    /// How to print what --dry-run finds
-    #[arg(long, default_value = "words", requires = "dry_run")]
+    /// Do not swap: let it run beside the query for so many micro-batches, on the same rows and a fork of the state, and
+    /// report in what it differs
+    #[arg(long, value_name = "N", group = "tries", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) shadow: Option<u64>,
+    /// With --shadow: swap at its end if it is so: identical, or for example within=0.1% of the rows
+    #[arg(long, value_name = "CONDITION", requires = "shadow")]
+    pub(crate) promote_if: Option<PromoteIf>,
+    /// With --shadow: a column by which rows of both versions belong together; may be given several times [default: those by
+    /// which the last stateful operator groups, if the rows have them; else rows are compared as a whole]
+    #[arg(long, value_name = "COLUMN", requires = "shadow")]
+    pub(crate) key: Vec<String>,
+    /// With --shadow: return when it has begun; `pelton shadow` shows the report
+    #[arg(long, requires = "shadow")]
+    pub(crate) no_wait: bool,
+    /// How to print what --dry-run or --shadow finds
+    #[arg(long, default_value = "words", requires = "tries")]
+    pub(crate) format: PrintFormat,
+    #[command(flatten)]
+    pub(crate) of: ApiTargetArgs,
+}
+
+/// Of which query, and whether to end it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pelton shadow late-flights
+  pelton shadow late-flights --end")]
+pub(crate) struct ShadowArgs {
+    /// The query's name
+    pub(crate) query: String,
+    /// End it; the query goes on
+    #[arg(long)]
+    pub(crate) end: bool,
+    /// How to print it
+    #[arg(long, default_value = "words")]
     pub(crate) format: PrintFormat,
     #[command(flatten)]
     pub(crate) of: ApiTargetArgs,

@@ -1,12 +1,11 @@
 //! `pelton replay`: logged micro-batches once more, from the sources and on the state of their time, to look at what they
 //! gave or to see what another build of a plugin would give. Reads the checkpoint without taking it and writes nothing.
 
-mod compare;
 mod shown;
 
 use crate::assembly::{self, Assembly, Code, Replays, RunOptions};
 use crate::cli::ReplayArgs;
-use compare::Differences;
+use crate::compare::Differences;
 use pelton_checkpoint::{CommitEntry, CommitLog, Metadata, OffsetEntry, OffsetLog, layouts};
 use pelton_core::{BatchId, Error, FileManager, Result, StateStore};
 use pelton_engine::Replayed;
@@ -129,7 +128,7 @@ impl Session<'_> {
         let with_given = with_given
             .map_err(|e| e.context(format_args!("micro-batch {batch_id}, with the given plugins")))?;
         let rows = Differences::of_rows(&as_logged.rows, &with_given.rows, &self.arguments.key)?;
-        let letters = Differences::of_values(&as_logged.dead_letters, &with_given.dead_letters);
+        let letters = Differences::of_dead_letters(&as_logged.dead_letters, &with_given.dead_letters)?;
         shown::compared(self.arguments, &logged, &rows, &letters, given == *digests)
     }
 

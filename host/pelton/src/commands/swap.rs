@@ -1,10 +1,13 @@
 //! `pelton swap` and `pelton rollback`: another version of a plugin for a query that another process runs.
 
+pub(crate) mod shadow;
+
 use crate::api::client::Runs;
 use crate::cli::{PrintFormat, RollbackArgs, SwapArgs};
 use crate::report;
 use crate::runner::{DryRun, Swapped};
 use pelton_core::{Error, Result};
+use serde::Serialize;
 use std::path::Path;
 
 /// Returns when a micro-batch with the new version is committed.
@@ -15,6 +18,9 @@ pub(crate) fn run(arguments: &SwapArgs) -> Result<()> {
     let client = Runs::of(&arguments.of)?.with_query(query)?;
     let route = ["queries", query, "plugins", plugin.as_str()];
     let runtime = super::runtime(Some(1))?;
+    if let Some(batches) = arguments.shadow {
+        return runtime.block_on(shadow::swap(arguments, &client, batches, bytes));
+    }
     if !arguments.dry_run {
         let swapped = runtime.block_on(client.send(&route, &[], bytes));
         let swapped: Swapped = swapped.map_err(|error| of_file(path, error))?;
@@ -23,10 +29,14 @@ pub(crate) fn run(arguments: &SwapArgs) -> Result<()> {
     }
     let found = runtime.block_on(client.send(&route, &[("dry_run", "true")], bytes));
     let found: DryRun = found.map_err(|error| of_file(path, error))?;
-    match arguments.format {
-        PrintFormat::Words => dry_run_words(&found).iter().try_for_each(|line| super::print_line(line)),
+    print(arguments.format, &found, dry_run_words)
+}
+
+fn print<T: Serialize>(format: PrintFormat, found: &T, words: impl Fn(&T) -> Vec<String>) -> Result<()> {
+    match format {
+        PrintFormat::Words => words(found).iter().try_for_each(|line| super::print_line(line)),
         PrintFormat::Json => {
-            let line = serde_json::to_string(&found);
+            let line = serde_json::to_string(found);
             super::print_line(&line.map_err(|why| Error::internal(format!("an answer is no JSON: {why}")))?)
         }
     }

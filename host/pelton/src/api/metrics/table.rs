@@ -230,6 +230,16 @@ pub(super) const METRICS: &[Metric] = &[
             outcomes.into_iter().try_for_each(count)
         })
     }),
+    counter(
+        "pelton_shadow_batches",
+        "Micro-batches that a version of a plugin ran beside the query",
+        |of, out| {
+            of.shadows.iter().try_for_each(|(name, shadow)| out.count(&[("plugin", name)], shadow.batches))
+        },
+    ),
+    counter("pelton_shadow_differing_rows", "Rows and dead letters that differed there", |of, out| {
+        of.shadows.iter().try_for_each(|(name, shadow)| out.count(&[("plugin", name)], shadow.differing_rows))
+    }),
     counter("pelton_plugin_counter", "The plugins' own counters", |of, out| {
         of.plugins(|name, cost| {
             let counters = &cost.counters;

@@ -1,10 +1,10 @@
 //! What micro-batches gave, on stdout: as tables for a person, or as lines of JSON.
 
 use super::Logged;
-use super::compare::{Differences, values};
 use crate::cli::{ReplayArgs, TableFormat};
 use crate::commands::print_line;
 use crate::commands::shown::{KeyFilter, Shown};
+use crate::compare::{Differences, values};
 use crate::report::time_text;
 use pelton_core::Result;
 use pelton_engine::Replayed;
@@ -79,7 +79,7 @@ pub(super) fn compared(
             print_line(&format!("{}: {}{note}", heading(logged), counts_text(rows, "rows")))?;
             let limit = arguments.limit.unwrap_or(SHOWN_ROWS);
             some(&differences_text(rows), limit, String::clone)?;
-            if letters.logged + letters.given > 0 {
+            if letters.old + letters.new > 0 {
                 print_line(&format!("  {}", counts_text(letters, "dead letters")))?;
             }
             if arguments.dead_letters {
@@ -109,33 +109,33 @@ fn some<T>(all: &[T], limit: usize, text: impl Fn(&T) -> String) -> Result<()> {
 
 fn counts(found: &Differences) -> Value {
     json!({
-        "logged": found.logged, "given": found.given, "equal": found.equal, "changed": found.changed.len(),
-        "only_logged": found.only_logged.len(), "only_given": found.only_given.len(),
+        "logged": found.old, "given": found.new, "equal": found.equal, "changed": found.changed.len(),
+        "only_logged": found.only_old.len(), "only_given": found.only_new.len(),
     })
 }
 
 fn counts_text(found: &Differences, what: &str) -> String {
-    let sides = format!("{} {what} as logged, {} with the given plugins", found.logged, found.given);
+    let sides = format!("{} {what} as logged, {} with the given plugins", found.old, found.new);
     match found.count() {
         0 => format!("{sides}: no difference"),
         _ => format!(
             "{sides}: {} equal, {} changed, {} only as logged, {} only with the given",
             found.equal,
             found.changed.len(),
-            found.only_logged.len(),
-            found.only_given.len()
+            found.only_old.len(),
+            found.only_new.len()
         ),
     }
 }
 
 fn differences_json(found: &Differences) -> impl Iterator<Item = Value> {
     let changed = found.changed.iter().map(|(logged, given)| json!({"logged": logged, "given": given}));
-    let only_logged = found.only_logged.iter().map(|row| json!({"logged": row}));
-    changed.chain(only_logged).chain(found.only_given.iter().map(|row| json!({"given": row})))
+    let only_logged = found.only_old.iter().map(|row| json!({"logged": row}));
+    changed.chain(only_logged).chain(found.only_new.iter().map(|row| json!({"given": row})))
 }
 
 fn differences_text(found: &Differences) -> Vec<String> {
     let changed = found.changed.iter().map(|(logged, given)| format!("  - {logged}\n  + {given}"));
-    let only_logged = found.only_logged.iter().map(|row| format!("  - {row}"));
-    changed.chain(only_logged).chain(found.only_given.iter().map(|row| format!("  + {row}"))).collect()
+    let only_logged = found.only_old.iter().map(|row| format!("  - {row}"));
+    changed.chain(only_logged).chain(found.only_new.iter().map(|row| format!("  + {row}"))).collect()
 }

@@ -102,6 +102,21 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
         out.push('\n');
         swaps(out, plugin, in_full);
     }
+    if let Some(shadow) = query.shadow.as_ref().filter(|shadow| in_full || shadow.is_running()) {
+        let _ = write!(
+            out,
+            "  shadow of plugin {} {}: {} of {} micro-batches, {} rows differ",
+            shadow.plugin,
+            short(&shadow.digest),
+            HumanCount(shadow.batches),
+            HumanCount(shadow.batches_wanted),
+            HumanCount(shadow.differing_rows),
+        );
+        let _ = match &shadow.message {
+            Some(message) => writeln!(out, "; it ended: {message}"),
+            None => writeln!(out, "{}", if shadow.is_running() { "" } else { "; it is done" }),
+        };
+    }
     if !in_full {
         return;
     }

@@ -136,8 +136,9 @@ impl CheckpointedStateStore {
 
     /// The changes since the last commit stand, in the working copy alone.
     pub(crate) fn keep(&mut self) -> Result<()> {
+        let worked = self.tables.touched() * size_of::<Undo>();
         self.tables.keep();
-        self.tables.make_room()
+        self.tables.make_room(worked as u64)
     }
 
     fn state_commit(&self) -> Result<StateCommit> {

@@ -8,8 +8,11 @@
     reason = "a benchmark prints, and reads the clock"
 )]
 
-use anyhow::{Context, Result};
-use pelton_tests::{BID_SCHEMA, BidFormat, Pelton, plugin, target_folder, write_bids};
+use anyhow::Result;
+use pelton_tests::{
+    BID_SCHEMA, Pelton, bench_folder, bids, last_json, made_once, micro_batch_ms, number, percentile, plugin,
+    remove,
+};
 use serde_json::Value;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -32,14 +35,8 @@ const NATIVE: &str = "  - sql: SELECT user, count(*) AS n, sum(price) AS total F
 fn main() -> Result<()> {
     let rows = number("--rows", 1_000_000)?;
     let users_max = number("--users-max", 10_000_000)?;
-    let folder = target_folder()?.join("bench");
-    std::fs::create_dir_all(&folder)?;
-    let input = folder.join(format!("bids-json-{rows}"));
-    if !input.join("done").is_file() {
-        eprintln!("generating {rows} bids");
-        let bytes = write_bids(&input, BidFormat::Json, rows)?;
-        std::fs::write(input.join("done"), bytes.to_string())?;
-    }
+    let folder = bench_folder()?;
+    let input = bids(&folder, rows)?;
     println!(
         "{rows} bids in files of 250,000, one a micro-batch; medians of {RUNS} runs, rows/s; peak memory of Wasm\n"
     );
@@ -89,13 +86,6 @@ fn budget(input: &Path, folder: &Path, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// `--name N`; cargo's own arguments are passed over.
-fn number(name: &str, default: u64) -> Result<u64> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let given = arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
-    given.map_or(Ok(default), |text| text.parse().with_context(|| format!("{name} wants a number")))
-}
-
 /// The median of the rows a second, and the peak of memory in megabytes.
 fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64)> {
     let run = folder.join("run");
@@ -117,7 +107,7 @@ fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64
         remove(&run)?;
         let arguments = ["run", "--trigger", "available_now", "--progress", "none", "--summary", "json"];
         let (finished, peak) = Pelton::new(arguments)?.arg(&file).succeed_measured()?;
-        let summary = last_json(&finished.stderr).context("no summary")?;
+        let summary = last_json(&finished.stderr)?;
         let of = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
         runs.push((of(&summary["rows_in"]) / of(&summary["seconds"]), peak / 1_000_000));
     }
@@ -125,31 +115,18 @@ fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64
     Ok(runs[RUNS / 2])
 }
 
-fn last_json(text: &str) -> Option<Value> {
-    text.lines().rev().find_map(|line| serde_json::from_str(line).ok())
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    Ok(())
-}
-
 /// First all users, then small micro-batches over some of them, then a restart.
 fn small(users: u64, folder: &Path) -> Result<()> {
     let input = folder.join(format!("users-{users}"));
-    if !input.join("done").is_file() {
-        remove(&input)?;
-        std::fs::create_dir_all(&input)?;
+    made_once(&input, || {
         write_users(&input.join("part-000.json"), 0..users)?;
         for batch in 0..SMALL_BATCHES {
             let rows =
                 (0..SMALL_ROWS).map(|row| (batch * SMALL_ROWS + row).wrapping_mul(0x9e37_79b9) % users);
             write_users(&input.join(format!("part-{:03}.json", batch + 1)), rows)?;
         }
-        std::fs::write(input.join("done"), "")?;
-    }
+        Ok(())
+    })?;
     let (file, run): (PathBuf, PathBuf) = (folder.join("pipeline.yaml"), folder.join("run"));
     remove(&run)?;
     std::fs::write(
@@ -166,20 +143,15 @@ fn small(users: u64, folder: &Path) -> Result<()> {
     )?;
     let arguments = ["run", "--trigger", "available_now", "--progress", "json", "--summary", "none"];
     let finished = Pelton::new(arguments)?.arg(&file).succeed()?;
-    let batches = finished.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let small = batches.filter(|batch| batch["num_input_rows"].as_u64() == Some(SMALL_ROWS));
-    let mut times: Vec<f64> =
-        small.filter_map(|batch| batch["duration_ms"]["trigger_execution"].as_f64()).collect();
-    times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+    let times = micro_batch_ms(&finished.stderr, SMALL_ROWS);
     let written = delta_bytes(&run.join("state/deltas"), SMALL_BATCHES)? as f64;
     let started = Instant::now();
     Pelton::new(arguments)?.arg(&file).succeed()?;
     let restart = started.elapsed().as_secs_f64();
     println!(
         "{users:<28} {:>9.2} {:>9.2} {:>9.0} {restart:>9.2}",
-        at(0.5),
-        at(0.99),
+        percentile(&times, 0.5),
+        percentile(&times, 0.99),
         written / (SMALL_BATCHES * SMALL_ROWS) as f64
     );
     Ok(())

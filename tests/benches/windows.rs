@@ -2,8 +2,10 @@
 //! files with a durable checkpoint, and what a micro-batch of 100 rows costs as the keys in the state grow.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
-use anyhow::{Context, Result};
-use pelton_tests::{BID_SCHEMA, BidFormat, Pelton, target_folder, write_bids};
+use anyhow::Result;
+use pelton_tests::{
+    BID_SCHEMA, Pelton, bench_folder, bids, last_json, made_once, micro_batch_ms, number, percentile, remove,
+};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};
@@ -55,14 +57,8 @@ const JOIN: &str = "  - sql: \"SELECT l.bidder AS bidder, l.w AS w, r.auction AS
 fn main() -> Result<()> {
     let rows = number("--rows", 1_000_000)?;
     let keys_max = number("--keys-max", 10_000_000)?;
-    let folder = target_folder()?.join("bench");
-    std::fs::create_dir_all(&folder)?;
-    let input = folder.join(format!("bids-json-{rows}"));
-    if !input.join("done").is_file() {
-        eprintln!("generating {rows} bids");
-        let bytes = write_bids(&input, BidFormat::Json, rows)?;
-        std::fs::write(input.join("done"), bytes.to_string())?;
-    }
+    let folder = bench_folder()?;
+    let input = bids(&folder, rows)?;
     println!("{rows} bids in files of 250,000, one a micro-batch; medians of {RUNS} runs\n");
     println!("{:<32} {:>12}   seconds: read decode process sink log; peak memory", "", "rows/s");
     for (name, steps) in QUERIES {
@@ -82,13 +78,6 @@ fn main() -> Result<()> {
         growth(keys, &folder)?;
     }
     Ok(())
-}
-
-/// `--name N`; cargo's own arguments are passed over.
-fn number(name: &str, default: u64) -> Result<u64> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let given = arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
-    given.map_or(Ok(default), |text| text.parse().with_context(|| format!("{name} wants a number")))
 }
 
 fn pipeline(input: &Path, folder: &Path, sources: &[&str], steps: &str, mode: &str) -> String {
@@ -126,30 +115,17 @@ fn measured(pipeline: &Path, folder: &Path) -> Result<(f64, String)> {
     remove(&folder.join("run"))?;
     let arguments = ["run", "--trigger", "available_now", "--progress", "none", "--summary", "json"];
     let (finished, peak) = Pelton::new(arguments)?.arg(pipeline).succeed_measured()?;
-    let summary = last_json(&finished.stderr).context("no summary")?;
+    let summary = last_json(&finished.stderr)?;
     let of = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let stage = |name: &str| format!("{:.2}", of(&summary["stages"][name]));
     let stages = ["read", "decode", "process", "sink", "log"].map(stage).join(" ");
     Ok((of(&summary["rows_in"]) / of(&summary["seconds"]), format!("{stages}; {} MB", peak / 1_000_000)))
 }
 
-fn last_json(text: &str) -> Option<Value> {
-    text.lines().rev().find_map(|line| serde_json::from_str(line).ok())
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    Ok(())
-}
-
 /// A count by key in update mode: first all keys, then small micro-batches over some of them.
 fn growth(keys: u64, folder: &Path) -> Result<()> {
     let input = folder.join(format!("keys-{keys}"));
-    if !input.join("done").is_file() {
-        remove(&input)?;
-        std::fs::create_dir_all(&input)?;
+    made_once(&input, || {
         let mut file = BufWriter::new(std::fs::File::create(input.join("part-000.json"))?);
         for key in 0..keys {
             writeln!(file, "{{\"k\":{key}}}")?;
@@ -160,8 +136,8 @@ fn growth(keys: u64, folder: &Path) -> Result<()> {
             let text: String = rows.map(|key| format!("{{\"k\":{key}}}\n")).collect();
             std::fs::write(input.join(format!("part-{:03}.json", batch + 1)), text)?;
         }
-        std::fs::write(input.join("done"), "")?;
-    }
+        Ok(())
+    })?;
     let (file, run): (PathBuf, PathBuf) = (folder.join("pipeline.yaml"), folder.join("run"));
     remove(&run)?;
     std::fs::write(
@@ -178,12 +154,7 @@ fn growth(keys: u64, folder: &Path) -> Result<()> {
         Pelton::new(["run", "--trigger", "available_now", "--progress", "json", "--summary", "none"])?
             .arg(&file)
             .succeed()?;
-    let batches = finished.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let small = batches.filter(|batch| batch["num_input_rows"].as_u64() == Some(SMALL_ROWS));
-    let mut times: Vec<f64> =
-        small.filter_map(|batch| batch["duration_ms"]["trigger_execution"].as_f64()).collect();
-    times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
-    println!("{keys:<32} {:>12.2} {:>12.2}", at(0.5), at(0.9));
+    let times = micro_batch_ms(&finished.stderr, SMALL_ROWS);
+    println!("{keys:<32} {:>12.2} {:>12.2}", percentile(&times, 0.5), percentile(&times, 0.9));
     Ok(())
 }

@@ -46,6 +46,11 @@ fn functions_over_groups_in_c_conform() -> Result<()> {
     passes("visits-c.wasm", GROUPS)
 }
 
+#[test]
+fn a_function_over_groups_in_wat_conforms() -> Result<()> {
+    passes("totals-wat.wat", TOTALS)
+}
+
 /// What a function keeps, sets and deletes is compared, and not what it puts out alone.
 #[test]
 fn cases_of_groups_fail_if_state_or_times_differ() -> Result<()> {

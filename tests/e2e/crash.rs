@@ -4,6 +4,7 @@ use crate::kills::{Kills, same_files, timed};
 use anyhow::{Result, ensure};
 use pelton_tests::{Pelton, committed_files, plugin};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A pipeline that is killed, with its output and its checkpoint in a folder.
 type Case = fn(&Path) -> Result<Pelton>;
@@ -34,6 +35,13 @@ fn aircraft_in(folder: &Path) -> Result<Pelton> {
     Ok(aircraft()?.set("sink.path", &folder.join("output")).set("checkpoint", &folder.join("checkpoint")))
 }
 
+/// The same with so little memory for the state that a part of it is on local disk all the time.
+fn aircraft_on_disk(folder: &Path) -> Result<Pelton> {
+    Ok(aircraft_in(folder)?
+        .args(["--set", "state.memory=60KiB"])
+        .set("state.directory", &folder.join("working-copy")))
+}
+
 #[test]
 fn fifty_kills_change_no_byte_of_the_output() -> Result<()> {
     kills_change_nothing(demo, 50, 23)
@@ -47,6 +55,25 @@ fn thirty_kills_change_no_byte_of_files_that_roll_over() -> Result<()> {
 #[test]
 fn a_hundred_kills_change_no_byte_of_what_state_and_timeouts_give() -> Result<()> {
     kills_change_nothing(aircraft_in, 100, 30)
+}
+
+#[test]
+fn eight_kills_change_no_byte_of_what_state_on_disk_gives() -> Result<()> {
+    kills_change_nothing(aircraft_on_disk, 8, 30)?;
+    // Where a part of the state goes to disk, a process that is killed leaves it there, and the next removes it.
+    let folder = tempfile::tempdir()?;
+    let copies = || Ok::<_, std::io::Error>(std::fs::read_dir(folder.path().join("working-copy"))?.count());
+    let mut child = aircraft_on_disk(folder.path())?.start()?;
+    let given_up = Instant::now() + Duration::from_secs(60);
+    while !copies().is_ok_and(|copies| copies > 0) && Instant::now() < given_up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill()?;
+    child.wait()?;
+    ensure!(copies()? == 1, "the state of the process that was killed is not on disk");
+    aircraft_on_disk(folder.path())?.succeed()?;
+    ensure!(copies()? == 0, "a working copy of the state is left");
+    Ok(())
 }
 
 /// Kills in all, over as many runs from nothing as it takes.

@@ -19,7 +19,7 @@ fn run(folder: &Path, function: &str, arguments: &[&str]) -> Result<Finished> {
     std::fs::write(
         &file,
         format!(
-            "name: kept\nplugins: {{groups: '{}'}}\nsources:\n  s: {{connector: file, path: '{shown}/in/*.jsonl', format: \
+            "name: kept\nplugins: {{groups: {{path: '{}'}}}}\nsources:\n  s: {{connector: file, path: '{shown}/in/*.jsonl', format: \
              json, schema: 'k string, v long, ts timestamp', max_files_per_trigger: 1}}\nsteps:\n  - plugin: \
              groups.{function}\n    key: [k]\n    name: kept\noutput_mode: update\nsink: {{connector: console, format: \
              json}}\ncheckpoint: '{shown}/checkpoint'\n",
@@ -117,5 +117,29 @@ fn a_variable_that_was_dropped_begins_anew_or_not_at_all() -> Result<()> {
     add(folder, 4, &[("a", 5)])?;
     let rows = succeeds(folder, "kinds_v1", &[])?;
     ensure!(rows[0].ends_with(&format!("[(4, {}), (5, {})]\"}}", sum(4), sum(5))), "{rows:?}");
+    Ok(())
+}
+
+#[test]
+fn another_config_of_a_function_with_state_is_told_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut file = 0;
+    let mut told = |config: &str| {
+        add(folder.path(), file, &[("a", 1)])?;
+        file += 1;
+        let ran = run(folder.path(), "sum_v1", &["--set", &format!("plugins.groups.config={{{config}}}")])?;
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+        Ok(ran.stderr)
+    };
+    let (old, new) = ("minutes: 15, channel: hush-1", "minutes: 20, channel: hush-2");
+    let stderr = told(old)?;
+    ensure!(!stderr.contains("config"), "there was nothing before: {stderr}");
+    let stderr = told(new)?;
+    let minutes = "operator 'kept': `minutes` in the config of its plugin was 15 and is 20 from here on";
+    ensure!(stderr.contains(minutes), "{stderr}");
+    let channel = "operator 'kept': `channel` in the config of its plugin was a text (checksum ";
+    ensure!(stderr.contains(channel) && !stderr.contains("hush"), "{stderr}");
+    let stderr = told(new)?;
+    ensure!(!stderr.contains("config"), "it is said once: {stderr}");
     Ok(())
 }

@@ -6,6 +6,7 @@ mod events;
 mod http;
 #[cfg(unix)]
 mod kafka;
+mod measuring;
 mod output;
 mod pelton;
 mod places;
@@ -20,6 +21,7 @@ pub use events::{BID_SCHEMA, BidFormat, write_bids};
 pub use http::{Answer, Http};
 #[cfg(unix)]
 pub use kafka::{Kafka, Message, Record};
+pub use measuring::{bench_folder, bids, last_json, made_once, micro_batch_ms, number, percentile, remove};
 pub use output::{committed_files, committed_rows};
 pub use pelton::{Finished, Pelton};
 pub use places::{check_fresh, pelton_binary, plugin, repository, target_folder};

@@ -41,7 +41,8 @@ pub(crate) fn build_all(workspace: &Workspace) -> Result<()> {
     c_guest(workspace, "totals-c")?;
     c_guest(workspace, "visits-c")?;
     c_guest(workspace, "post-c")?;
-    wat_guest(workspace)?;
+    wat_guest(workspace, "flights-wat")?;
+    wat_guest(workspace, "totals-wat")?;
     eprintln!("   plugins: {}", workspace.shown(&workspace.plugins()));
     Ok(())
 }
@@ -75,12 +76,14 @@ fn c_guest(workspace: &Workspace, name: &str) -> Result<()> {
     clang.build(&sources, &[header], &out).with_context(|| format!("building the plugin {name}"))
 }
 
-/// The flights plugin in WAT: Pelton reads the text itself.
-fn wat_guest(workspace: &Workspace) -> Result<()> {
-    let sources = with_ending(&files_in(&workspace.root.join("examples/plugins/flights-wat"))?, "wat");
-    let source = sources.first().context("examples/plugins/flights-wat holds no .wat file")?;
+/// The plugins in WAT: Pelton reads the text itself.
+fn wat_guest(workspace: &Workspace, name: &str) -> Result<()> {
+    let folder = workspace.root.join("examples/plugins").join(name);
+    let sources = with_ending(&files_in(&folder)?, "wat");
+    let source = sources.first().with_context(|| format!("examples/plugins/{name} holds no .wat file"))?;
     std::fs::create_dir_all(workspace.plugins())?;
-    std::fs::copy(source, workspace.plugins().join("flights-wat.wat")).context("copying flights-wat")?;
+    std::fs::copy(source, workspace.plugins().join(format!("{name}.wat")))
+        .with_context(|| format!("copying {name}"))?;
     Ok(())
 }
 

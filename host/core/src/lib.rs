@@ -60,7 +60,9 @@ pub use offset::{Offset, OffsetRange};
 pub use query::{MalformedPolicy, OutputMode, Trigger, WatermarkPolicy};
 pub use sink::{RowStream, Sink, SinkContext, SinkReport};
 pub use source::{Backlog, Block, BlockStream, Decoded, PartitionStatus, ReadLimit, Record, Source};
-pub use state::{KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, StateUsage, shard_of};
+pub use state::{
+    AFTER_ALL_KEYS, KEY_GROUPS, SHARDS, StateCommit, StateOp, StateShard, StateStore, StateUsage, shard_of,
+};
 pub use state_layout::{
     DEFINITION_WORDS, KIND_WITH_VARIABLES, StateColumn, StateFact, StateLayout, VariableLayout,
     VariableTables,

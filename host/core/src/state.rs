@@ -51,6 +51,9 @@ pub trait StateStore: Send {
     }
 }
 
+/// The end (excluded) of a range of all keys of a table: they begin with a key group or a time, which is less.
+pub const AFTER_ALL_KEYS: [u8; 9] = [u8::MAX; 9];
+
 /// A part of the state. Keys are ordered by their bytes, so an operator that lays out its keys by time finds what
 /// expires with [`StateShard::scan`]. A change is seen at once and becomes part of the query's state when the
 /// micro-batch that made it is committed.

@@ -7,15 +7,13 @@ use crate::query::Logic;
 use pelton_checkpoint::Resume;
 use pelton_core::suggest::did_you_mean;
 use pelton_core::{
-    Error, KIND_WITH_VARIABLES, OperatorInfo, Result, StateLayout, StateOp, StateShard, StateStore,
-    VariableLayout, VariableTables,
+    AFTER_ALL_KEYS, Error, KIND_WITH_VARIABLES, OperatorInfo, Result, StateLayout, StateOp, StateShard,
+    StateStore, VariableLayout, VariableTables,
 };
 use std::collections::BTreeSet;
 
 /// Entries that are looked at in one go.
 const ENTRIES: usize = 8192;
-/// After all keys of a table: key groups are less.
-const AFTER_ALL: [u8; 9] = [u8::MAX; 9];
 
 /// The operators that forget their state when the query starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -219,7 +217,7 @@ fn clear(state: &mut dyn StateStore, operator: &str) -> Result<()> {
 
 fn empty(shard: &mut dyn StateShard, table: &str) -> Result<()> {
     loop {
-        let entries = shard.scan(table, &[]..&AFTER_ALL, ENTRIES)?;
+        let entries = shard.scan(table, &[]..&AFTER_ALL_KEYS, ENTRIES)?;
         if entries.is_empty() {
             return Ok(());
         }

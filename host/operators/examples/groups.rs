@@ -6,27 +6,24 @@
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, TimestampMicrosecondArray};
+mod halves;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{Int64Type, Schema, SchemaRef, TimestampMicrosecondType};
+use halves::{Halves, schema};
 use pelton_core::function::PluginMetrics;
-use pelton_core::types::parse_columns;
 use pelton_core::{
-    BatchId, BatchInfo, CallScope, Dataflow, Encoding, Error, FunctionInfo, FunctionKind, GroupForm,
-    GroupInput, GroupOutput, GroupReason, Load, Manifest, OutputMode, Plugin, PluginDigest, QueryId, Result,
-    ScalarFunction, SinkFunction, StateAction, StateChanges, StateStore, StateVariable, StatefulFunction,
-    StatefulSignature, TimeMode, TransformFunction, VariableKind,
+    CallScope, Dataflow, Encoding, Error, FunctionInfo, FunctionKind, GroupForm, GroupInput, GroupOutput,
+    GroupReason, Load, Manifest, OutputMode, Plugin, PluginDigest, Result, ScalarFunction, SinkFunction,
+    StateAction, StateChanges, StateVariable, StatefulFunction, StatefulSignature, TimeMode,
+    TransformFunction, VariableKind,
 };
 use pelton_operators::QueryDataflow;
 use pelton_plan::{LogicalPlan, PhysicalPlan, PipelineFile, PlanInputs};
-use pelton_state::MemoryStateStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
-const ROWS: usize = 250_000;
-const ROWS_PER_PART: usize = 4096;
 const BATCHES: usize = 12;
-const EVENTS_PER_SECOND: i64 = 10_000;
 
 struct Shape {
     name: &'static str,
@@ -59,60 +56,11 @@ const SHAPES: [Shape; 5] = [
 ];
 
 fn main() -> Result<()> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("{ROWS} rows a micro-batch in parts of {ROWS_PER_PART}; state in memory; medians of {BATCHES}");
-    let word = std::env::args().nth(1).unwrap_or_default();
-    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&word)) {
-        measure(shape, threads)?;
+    for shape in halves::chosen(&SHAPES, BATCHES, |shape: &Shape| shape.name) {
+        let flow = flow(shape, &halves::rows_schema()?)?;
+        let measured = Halves { batches: BATCHES, keys: shape.users, noise_us: 0, columns: vec![0, 1, 2] };
+        measured.measure(shape.name, &flow)?;
     }
-    Ok(())
-}
-
-fn schema(columns: &str) -> Result<SchemaRef> {
-    let columns = parse_columns(columns, "UTC").map_err(|e| Error::invalid(e.to_string()))?;
-    Ok(Arc::new(Schema::new(columns)))
-}
-
-fn measure(shape: &Shape, threads: usize) -> Result<()> {
-    let schema = schema("k long, v long, ts timestamp")?;
-    let flow = flow(shape, &schema)?;
-    let mut store = MemoryStateStore::new();
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    let mut watermark_ms = Some(0);
-    let mut groups = 0;
-    for batch in 0..BATCHES {
-        let info = BatchInfo {
-            query_id: QueryId("q".into()),
-            batch_id: BatchId(batch as u64),
-            time_ms: 0,
-            watermark_ms,
-            late_watermark_ms: watermark_ms,
-        };
-        let parts = rows(&schema, batch, shape.users)?;
-        let started = Instant::now();
-        let mut made = Vec::new();
-        for (at, rows) in parts.into_iter().enumerate() {
-            made.push(flow.part(&info, 0, at as u64, vec![rows])?);
-        }
-        first.push(started.elapsed().as_secs_f64());
-        let latest = made.iter().filter_map(|part| part.event_times[0]).max();
-        let started = Instant::now();
-        let mut gather = flow.clone().gather(Arc::new(info));
-        made.into_iter().try_for_each(|part| gather.add(part))?;
-        let gathered = gather.finish(&mut store, threads)?;
-        futures::executor::block_on(store.commit(BatchId(batch as u64)))?;
-        second.push(started.elapsed().as_secs_f64());
-        groups = gathered.operators[0].rows_total;
-        watermark_ms = latest.map(|ms| ms - 3000);
-    }
-    let (first, second) = (median(first), median(second));
-    let million = |seconds: f64| ROWS as f64 / seconds / 1e6;
-    println!(
-        "{:<28} first half {:>6.2} M rows/s on one thread, second half {:>6.2} on {threads}, {groups} groups in state",
-        shape.name,
-        million(first),
-        million(second)
-    );
     Ok(())
 }
 
@@ -126,36 +74,6 @@ fn flow(shape: &Shape, schema: &SchemaRef) -> Result<Arc<dyn Dataflow>> {
     let inputs = PlanInputs { sources, plugins, ..PlanInputs::default() };
     let plan = PhysicalPlan::build(&LogicalPlan::resolve(&file, &inputs)?)?;
     QueryDataflow::bind(&plan, std::slice::from_ref(schema))
-}
-
-/// Rows of one micro-batch, users uniform.
-fn rows(schema: &SchemaRef, batch: usize, users: i64) -> Result<Vec<RecordBatch>> {
-    let mut parts = Vec::new();
-    let mut at = (batch * ROWS) as i64;
-    let mut left = ROWS;
-    let zone = match schema.field(2).data_type() {
-        arrow::datatypes::DataType::Timestamp(_, zone) => zone.clone(),
-        _ => None,
-    };
-    while left > 0 {
-        let count = left.min(ROWS_PER_PART);
-        let numbers: Vec<i64> = (at..at + count as i64).collect();
-        let noise = |n: i64| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) >> 33).rem_euclid(1 << 30);
-        let ts = numbers.iter().map(|n| 1_767_225_600_000_000 + n * 1_000_000 / EVENTS_PER_SECOND);
-        let ts = TimestampMicrosecondArray::from(ts.collect::<Vec<_>>()).with_timezone_opt(zone.clone());
-        let k: Int64Array = numbers.iter().map(|n| noise(n + 7) % users).collect::<Vec<_>>().into();
-        let v: Int64Array = numbers.iter().map(|n| noise(n + 13) % 1000).collect::<Vec<_>>().into();
-        let columns: Vec<ArrayRef> = vec![Arc::new(k), Arc::new(v), Arc::new(ts)];
-        parts.push(RecordBatch::try_new(schema.clone(), columns)?);
-        at += count as i64;
-        left -= count;
-    }
-    Ok(parts)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A plugin of one function.

@@ -34,7 +34,7 @@ mod section;
 mod tests;
 
 use crate::StateOptions;
-use crate::changes::Changes;
+use crate::changes::{Changes, Undo};
 use crate::memory::check_order;
 use crate::tables::{CHANGES_PER_THREAD_MIN, Shard, Table, Tables};
 use crate::threads::in_order;
@@ -159,7 +159,8 @@ impl CheckpointedStateStore {
             sweep_at: at,
             tables: names(&changes),
         };
-        let (bytes, link) = file::write(&header, &section, &piece)
+        drop(changes);
+        let (bytes, link) = file::write(&header, section, piece)
             .map_err(|e| Error::internal(format!("the header of a state file cannot be written: {e}")))?;
         Ok(Some((bytes, link, header)))
     }
@@ -289,7 +290,10 @@ impl StateStore for CheckpointedStateStore {
 
     async fn commit(&mut self, batch_id: BatchId) -> Result<StateCommit> {
         check_order(self.committed, batch_id)?;
+        let mut worked = self.tables.touched() * size_of::<Undo>();
         if let Some((bytes, link, header)) = self.file(batch_id)? {
+            // The file, and what it was put together from.
+            worked += 2 * bytes.len();
             if !self.needs.knows_files() {
                 self.needs.stored(retain::stored(&*self.files).await?, &[]);
             }
@@ -304,7 +308,7 @@ impl StateStore for CheckpointedStateStore {
         self.tables.keep();
         self.committed = Some(batch_id);
         // If it fails, the file counts for nothing: no commit names it, and a rerun writes it again.
-        self.tables.make_room()?;
+        self.tables.make_room(worked as u64)?;
         self.state_commit()
     }
 

@@ -28,6 +28,8 @@ pub(crate) const CHANGES_PER_THREAD_MIN: usize = 2048;
 pub(crate) struct Tables {
     pub(crate) shards: Vec<Shard>,
     limit: Option<Limit>,
+    /// What the entries took when room was last made.
+    settled: u64,
 }
 
 /// How much memory there is.
@@ -52,7 +54,7 @@ pub(crate) struct Shard {
 
 impl Default for Tables {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), limit: None }
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), limit: None, settled: 0 }
     }
 }
 

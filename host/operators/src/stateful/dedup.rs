@@ -12,16 +12,14 @@
 
 use super::event_time::{EventTimes, is_time, micros, utc_field, utc_times, without_late_rows};
 use super::keyed::{KeySet, Keys, gather};
-use super::layout::{
-    AFTER_ALL, Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, through_time,
-};
+use super::layout::{Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, through_time};
 use super::time_index::TimeIndex;
 use super::{NodeScope, Operator, Piece, Prepared, ShardOutput, Shown, packed, unpacked};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use bytes::Bytes;
-use pelton_core::{Error, Result, SHARDS, StateOp, StateShard, shard_of};
+use pelton_core::{AFTER_ALL_KEYS, Error, Result, SHARDS, StateOp, StateShard, shard_of};
 use pelton_plan::stateful::{self as plan, DedupExpiry, EventTimeColumn, StatefulNode};
 use pelton_state::{RowCodec, ordered_i64, split_ordered_i64};
 use std::sync::Arc;
@@ -212,7 +210,7 @@ impl Dedup {
             state.apply(&self.keys_table, over.map(|(key, _)| StateOp::Remove(key)).collect())
         };
         if beginnings.len() as u64 * SCAN_WORTH >= state.len(&self.keys_table) {
-            return for_entries(state, &self.keys_table, &[], &AFTER_ALL, forget);
+            return for_entries(state, &self.keys_table, &[], &AFTER_ALL_KEYS, forget);
         }
         beginnings.sort_unstable();
         beginnings.dedup();

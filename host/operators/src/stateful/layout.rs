@@ -3,15 +3,12 @@
 //! Used by the operators that keep state; knows nothing of rows.
 
 use bytes::Bytes;
-use pelton_core::{Result, StateOp, StateShard};
+use pelton_core::{AFTER_ALL_KEYS, Result, StateOp, StateShard};
 use pelton_state::ordered_i64;
 use std::ops::ControlFlow;
 
 /// Stands for "no time": after all times, so that no watermark reaches it.
 pub(crate) const NO_TIME: i64 = i64::MAX;
-
-/// No key of a table begins like that: NULL times and key groups are less.
-pub(crate) const AFTER_ALL: [u8; 9] = [0xff; 9];
 
 /// How many entries are looked at in one go.
 const SCAN_ENTRIES: usize = 8192;
@@ -103,7 +100,7 @@ pub(crate) fn entries_while(
     table: &str,
     body: impl FnMut(&mut dyn StateShard, Vec<(Bytes, Bytes)>) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
-    entries_until(state, table, &[], &AFTER_ALL, body)
+    entries_until(state, table, &[], &AFTER_ALL_KEYS, body)
 }
 
 fn entries_until(

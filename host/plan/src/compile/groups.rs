@@ -75,6 +75,7 @@ impl Compiler<'_> {
             let name = schema.field(*column).name();
             StateFact::new(format!("the column '{name}' that it reads"), input.column(*column))
         }));
+        settings.extend(group.config.iter().cloned());
         for variable in &signature.variables {
             let ttl = variable.ttl_ms.map(|ttl_ms| format!("{ttl_ms} ms"));
             settings

@@ -3,7 +3,7 @@
 //! Called by the resolver for `plugin` steps. What output modes and watermarks allow is judged later, by `check`.
 
 use super::{FunctionRef, Operation, Resolver};
-use crate::file::{GroupOutputMode, PluginStep, Span, SpannedText};
+use crate::file::{GroupOutputMode, PluginSpec, PluginStep, Span, SpannedText};
 use crate::sql::Placed;
 use crate::tree::{StreamNode, StreamOp};
 use datafusion::arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
@@ -11,9 +11,11 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, LogicalPlan as SqlPlan, LogicalPlanBuilder, cast};
 use pelton_core::types::{normalize_schema, type_name};
 use pelton_core::{
-    FunctionKind, GroupForm, OutputMode, Result, StateVariable, StatefulFunction, StatefulSignature,
-    VariableKind,
+    FunctionKind, GroupForm, OutputMode, Result, StateFact, StateVariable, StatefulFunction,
+    StatefulSignature, VariableKind,
 };
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A plugin's stateful function over the groups of a step's input.
@@ -28,6 +30,8 @@ pub struct GroupState {
     pub output_mode: OutputMode,
     /// The state that groups begin with.
     pub initial: Option<InitialState>,
+    /// What the file's `config` of its plugin says, a fact each, by name.
+    pub config: Vec<StateFact>,
 }
 
 /// A static table with the state that groups have before the first micro-batch.
@@ -72,10 +76,20 @@ impl<'a> Resolver<'a> {
         let initial = step.initial_state.as_ref();
         let initial = initial.map(|table| self.initial_state(table, &key_schema, stateful.signature()));
         let function = function.with_policy(step.on_plugin_failure.as_ref());
-        let group = GroupState { function, stateful, keys, output_mode, initial: initial.transpose()? };
+        let (initial, config) = (initial.transpose()?, self.config_facts(plugin));
+        let group = GroupState { function, stateful, keys, output_mode, initial, config };
         let op = StreamOp::GroupState(self.done);
         let plan = StreamNode { op, input, schema: Arc::new(schema) }.plan();
         Ok((step.plugin.span, Operation::GroupState(Box::new(group)), plan))
+    }
+
+    /// What is remembered of a plugin's `config` beside the state.
+    fn config_facts(&self, plugin: &str) -> Vec<StateFact> {
+        let options = self.file.plugins.get(plugin).map(PluginSpec::options);
+        let config: BTreeMap<_, _> = options.iter().flat_map(|options| &options.config).collect();
+        let fact =
+            |(name, value)| StateFact::new(format!("`{name}` in the config of its plugin"), shown(value));
+        config.into_iter().map(fact).collect()
     }
 
     fn stateful_function(&self, step: &'a PluginStep, plugin: &str, name: &str) -> Result<FunctionRef> {
@@ -237,4 +251,16 @@ fn misfit(signature: &StatefulSignature) -> Option<String> {
         );
     }
     None
+}
+
+/// A value of a `config`, so that it can be told from another. A text may be a secret, which has no business in a checkpoint:
+/// of it, and of what may hold one, there is a checksum.
+fn shown(value: &Value) -> String {
+    let kind = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => return value.to_string(),
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    };
+    format!("{kind} (checksum {:08x})", crc32fast::hash(value.to_string().as_bytes()))
 }

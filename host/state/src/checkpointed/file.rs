@@ -111,8 +111,8 @@ pub(super) struct Position {
 /// The bytes of a file, and how it is named.
 pub(super) fn write(
     header: &Header,
-    changes: &Section,
-    sweep: &Section,
+    changes: Section,
+    sweep: Section,
 ) -> serde_json::Result<(Vec<u8>, Link)> {
     let json = serde_json::to_vec(header)?;
     let crc32 = crc32fast::hash(&json);
@@ -122,8 +122,8 @@ pub(super) fn write(
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.extend_from_slice(&json);
-    for part in changes.parts().chain(sweep.parts()) {
-        bytes.extend_from_slice(part);
+    for part in changes.into_parts().chain(sweep.into_parts()) {
+        bytes.extend_from_slice(&part);
     }
     let link = Link { batch: header.batch, bytes: bytes.len() as u64, crc32, format: FORMAT };
     Ok((bytes, link))

@@ -11,9 +11,6 @@ use std::sync::Arc;
 
 /// As many files are read at a time.
 const FILES_MAX: usize = 16;
-/// The bytes of files that are read at a time, if there is more than one.
-const BYTES_MAX: u64 = 64 << 20;
-
 /// A file by its micro-batch and path.
 type Name = (BatchId, String);
 type Read = (Name, Result<Option<Bytes>>);
@@ -30,10 +27,15 @@ pub(super) struct Prefetch {
 
 impl Prefetch {
     /// `order`: the files that may be asked for, ascending or descending; `sizes`: how many bytes they have, as far as
-    /// that is known.
-    pub(super) fn new(files: &Arc<dyn FileManager>, order: Vec<Name>, sizes: &StoredFiles) -> Self {
+    /// that is known; `bytes_max`: those of files that are read at a time, if there is more than one.
+    pub(super) fn new(
+        files: &Arc<dyn FileManager>,
+        order: Vec<Name>,
+        sizes: &StoredFiles,
+        bytes_max: u64,
+    ) -> Self {
         let largest = order.iter().filter_map(|name| sizes.get(name)).max().copied().unwrap_or(0);
-        let at_once = (BYTES_MAX / largest.max(1)).clamp(1, FILES_MAX as u64) as usize;
+        let at_once = (bytes_max / largest.max(1)).clamp(1, FILES_MAX as u64) as usize;
         let descending = !order.is_sorted();
         let source = Arc::clone(files);
         let reads = order.into_iter().map(move |name| -> BoxFuture<'static, Read> {

@@ -18,6 +18,9 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Files of about so many bytes are applied at a time.
 const APPLIED_BYTES: usize = 32 << 20;
 
+/// Files of so many bytes are read ahead.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
+
 /// A file of the chain, checked.
 struct Checked {
     link: Link,
@@ -31,7 +34,7 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
     chain.reverse();
     let again = chain.iter().filter(|checked| checked.content.is_none()).map(|checked| checked.link);
     let again = again.map(|link| (link.batch, link.path())).collect();
-    let mut prefetch = Prefetch::new(&store.files, again, &sizes);
+    let mut prefetch = Prefetch::new(&store.files, again, &sizes, ahead_max(store));
     let links: Vec<Link> = chain.iter().map(|checked| checked.link).collect();
     store.needs.stored(sizes, &links);
     let at_once = APPLIED_BYTES.min(store.tables.memory_max() as usize / 8);
@@ -53,10 +56,15 @@ pub(super) async fn restore(store: &mut CheckpointedStateStore, last: Link) -> R
     store.tables.count()
 }
 
+/// How many bytes of files are read ahead: a part of the memory, as all that a start takes beside the entries.
+fn ahead_max(store: &CheckpointedStateStore) -> u64 {
+    AHEAD_BYTES_MAX.min(store.tables.memory_max() / 8)
+}
+
 /// Finds the files to be replayed, the last first, and where the sweep goes on.
 async fn check(store: &mut CheckpointedStateStore, last: Link, sizes: &StoredFiles) -> Result<Vec<Checked>> {
     let order = sizes.keys().rev().skip_while(|(batch, _)| *batch > last.batch).cloned().collect();
-    let mut prefetch = Prefetch::new(&store.files, order, sizes);
+    let mut prefetch = Prefetch::new(&store.files, order, sizes, ahead_max(store));
     let kept_max = KEPT_BYTES_MAX.min(store.tables.memory_max() / 4);
     let mut chain = Vec::new();
     let mut kept = 0;
@@ -137,7 +145,7 @@ fn apply(store: &mut CheckpointedStateStore, last: Link, files: &[(Link, Bytes)]
         })
     });
     replayed.into_iter().collect::<Result<()>>()?;
-    store.tables.make_room()
+    store.tables.make_room(0)
 }
 
 /// Less is not worth a thread.

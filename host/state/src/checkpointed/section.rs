@@ -72,8 +72,9 @@ impl Section {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().map(Vec::as_slice)
+    /// Its bytes, in pieces.
+    pub(super) fn into_parts(self) -> impl Iterator<Item = Vec<u8>> {
+        self.parts.into_iter()
     }
 
     pub(super) fn info(&self) -> SectionInfo {

@@ -12,17 +12,20 @@ use std::sync::Arc;
 /// Two turns take everything.
 const SHARDS_AT_MOST: usize = 2 * SHARDS;
 
-/// What RocksDB and the work on a micro-batch take however little memory there is.
+/// What RocksDB takes however little memory there is.
 const DISK_BYTES: u64 = 24 << 20;
+/// Entries have at least one part of so many, whatever else needs memory; so has the work on a micro-batch at most.
+const SHARE_MIN: u64 = 4;
 
 impl Limit {
-    /// What entries may take: all of it while nothing is on disk. Then the block cache, compaction and what lies idle
-    /// in the allocator have their shares.
-    fn memory_max(&self) -> u64 {
+    /// What entries may take. As much is left as the work on the last micro-batch took; and while something is on disk,
+    /// the shares of the block cache, of compaction and of what lies idle in the allocator.
+    fn memory_max(&self, worked: u64) -> u64 {
         let all = self.options.memory_bytes_max;
+        let worked = worked.min(all / SHARE_MIN);
         match self.spill {
-            None => all,
-            Some(_) => (all / 8 * 5).saturating_sub(DISK_BYTES).max(all / 4),
+            None => all - worked,
+            Some(_) => (all / 8 * 5).saturating_sub(DISK_BYTES + worked).max(all / SHARE_MIN),
         }
     }
 
@@ -54,14 +57,16 @@ impl Limit {
 }
 
 impl Tables {
-    /// Makes room if the entries take more memory than they may. Changes must have been kept.
-    pub(crate) fn make_room(&mut self) -> Result<()> {
+    /// Makes room if the entries take more memory than they may. Changes must have been kept. `worked`: what the work on the
+    /// micro-batch took beside the entries; those that it added are work, too.
+    pub(crate) fn make_room(&mut self, worked: u64) -> Result<()> {
         let mut memory = self.memory();
-        let Some(limit) = self.limit.as_mut().filter(|limit| memory > limit.memory_max()) else {
+        let worked = worked + memory.saturating_sub(std::mem::replace(&mut self.settled, memory));
+        let Some(limit) = self.limit.as_mut().filter(|limit| memory > limit.memory_max(worked)) else {
             return Ok(());
         };
         let spill = limit.open()?;
-        let (target, mut next) = (limit.memory_max(), limit.next);
+        let (target, mut next) = (limit.memory_max(worked), limit.next);
         let numbers = limit.numbers(&self.shards).clone();
         let mut done = 0;
         while memory > target && done < SHARDS_AT_MOST {
@@ -79,6 +84,7 @@ impl Tables {
         if let Some(limit) = &mut self.limit {
             limit.next = next;
         }
+        self.settled = memory;
         Ok(())
     }
 }

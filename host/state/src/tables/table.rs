@@ -13,8 +13,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// No value may have more bytes.
 const VALUE_BYTES_MAX: usize = 1 << 30;
-/// So many bytes of keys and values that were found on disk are remembered.
+/// So many bytes of what was found on disk are remembered.
 const LOOKS_BYTES_MAX: usize = 1 << 20;
+/// What a key that was looked for takes beside its own bytes and its value's.
+const LOOK_BYTES: usize = 128;
 
 /// What was found on disk.
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ pub(crate) struct Table {
     len: u64,
     /// What is on disk, if anything ever was.
     stored: Option<Stored>,
-    /// What the micro-batch has found on disk: a key that is read is often written next.
+    /// What was found on disk since the last change: a key that is read is often written next, and is in memory then.
     looks: Mutex<Looks>,
 }
 
@@ -124,7 +126,6 @@ impl Table {
             let before = self.set(&key, value.as_deref(), stored);
             self.undo.push((key, before));
         }
-        *self.looks.get_mut().unwrap_or_else(PoisonError::into_inner) = looks;
         Ok(())
     }
 
@@ -230,7 +231,7 @@ impl Table {
         keys.dedup();
         let values = stored.get_many(&keys)?;
         let value_bytes: usize = values.iter().flatten().map(Bytes::len).sum();
-        looks.bytes += value_bytes + keys.iter().map(|key| key.len()).sum::<usize>();
+        looks.bytes += value_bytes + keys.iter().map(|key| key.len() + LOOK_BYTES).sum::<usize>();
         looks.found.extend(keys.into_iter().map(Box::from).zip(values));
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Spark's `GroupState`: one value and one timeout for each group.
 
 use super::state::{Entries, State};
-use super::variables::{Declared, Moment, Variable};
-use super::written::{Changes, Written};
-use super::{Reason, Timeout, VariableKind};
+use super::variables::{Declared, Moment, ValueState, Variable};
+use super::written::Changes;
+use super::{Reason, Timeout};
 use crate::array::Array;
 use crate::error::Error;
 use crate::input::Plan;
@@ -21,24 +21,14 @@ use std::ops::Range;
 ///   micro-batch that has rows for it.
 /// * [`remove`](Self::remove) takes the state away, not the timeout. A timeout may be set without a state.
 pub struct GroupState<S: State> {
-    value: Option<S>,
-    stored: bool,
-    changed: bool,
+    state: ValueState<S>,
     moment: Moment,
     timeout: Option<i64>,
-    written: Written<S>,
 }
 
 impl<S: State> Default for GroupState<S> {
     fn default() -> Self {
-        Self {
-            value: None,
-            stored: false,
-            changed: false,
-            moment: Moment::default(),
-            timeout: None,
-            written: Written::default(),
-        }
+        Self { state: ValueState::default(), moment: Moment::default(), timeout: None }
     }
 }
 
@@ -46,7 +36,7 @@ impl<S: State> GroupState<S> {
     /// Whether there is a state.
     #[inline]
     pub fn exists(&self) -> bool {
-        self.value.is_some()
+        self.state.exists()
     }
     /// The state.
     ///
@@ -54,22 +44,22 @@ impl<S: State> GroupState<S> {
     /// If there is none, or it was removed.
     #[inline]
     pub fn get(&self) -> Result<&S, Error> {
-        self.value.as_ref().ok_or_else(missing)
+        self.state.get().ok_or_else(missing)
     }
     /// The state, if there is one.
     #[inline]
     pub fn get_option(&self) -> Option<&S> {
-        self.value.as_ref()
+        self.state.get()
     }
     /// Sets the state.
     #[inline]
     pub fn update(&mut self, state: S) {
-        (self.value, self.changed) = (Some(state), true);
+        self.state.update(state);
     }
     /// Takes the state away. A timeout stays, and one can be set.
     #[inline]
     pub fn remove(&mut self) {
-        (self.value, self.changed) = (None, true);
+        self.state.clear();
     }
     /// Whether the function is called because the group's timeout has passed.
     #[inline]
@@ -139,13 +129,13 @@ impl<S: State> Variable for GroupState<S> {
     type Reader<'a> = Entries<'a, S>;
 
     fn declared() -> Declared {
-        Declared { kind: VariableKind::Value, key: Vec::new(), value: S::columns(), version: S::VERSION }
+        ValueState::<S>::declared()
     }
     fn plans(entries: &Schema) -> Result<Vec<Plan>, Error> {
-        Ok(vec![super::state::plan::<S>(entries)?])
+        ValueState::<S>::plans(entries)
     }
     fn reader<'a>(plans: &[Plan], entries: &Array<'a>) -> Result<Entries<'a, S>, Error> {
-        Entries::new(&plans[0], entries)
+        ValueState::<S>::reader(plans, entries)
     }
     #[inline]
     fn begin(
@@ -154,29 +144,21 @@ impl<S: State> Variable for GroupState<S> {
         entries: Range<usize>,
         moment: &Moment,
     ) -> Result<(), Error> {
-        self.value = if entries.is_empty() { None } else { Some(reader.read(entries.start)?) };
-        (self.stored, self.changed, self.timeout) = (self.value.is_some(), false, None);
-        self.moment = *moment;
-        Ok(())
+        (self.moment, self.timeout) = (*moment, None);
+        self.state.begin(reader, entries, moment)
     }
     #[inline]
     fn end(&mut self, group: u32, timeouts: &mut Vec<Timeout>) {
-        if let Some(at) = self.timeout {
-            timeouts.push(Timeout { group, at });
-        }
-        match self.value.take() {
-            Some(value) if self.changed => self.written.put(group, value),
-            None if self.changed && self.stored => self.written.clear(group),
-            _ => {}
-        }
+        timeouts.extend(self.timeout.map(|at| Timeout { group, at }));
+        self.state.end(group, timeouts);
     }
     fn forget(&mut self) {
-        self.written.forget();
+        self.state.forget();
     }
     fn write(&mut self, entries: &Schema, changes: &mut Changes) {
-        self.written.write(entries, changes);
+        self.state.write(entries, changes);
     }
     fn migrate(from: u32, old: &Schema, entries: &Array<'_>, to: &mut Encoder) -> Result<(), Error> {
-        super::variables::migrate_values::<S>(from, old, entries, to)
+        ValueState::<S>::migrate(from, old, entries, to)
     }
 }

@@ -8,14 +8,14 @@ use super::keys::Keys;
 use super::partial::{Partial, binary};
 use super::window::Windows;
 use crate::stateful::ShardOutput;
-use crate::stateful::layout::{AFTER_ALL, Arena, for_entries, sorted_order, through_time};
+use crate::stateful::layout::{Arena, for_entries, sorted_order, through_time};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use pelton_core::{Error, OutputMode, Result, StateOp, StateShard};
+use pelton_core::{AFTER_ALL_KEYS, Error, OutputMode, Result, StateOp, StateShard};
 use pelton_plan::{ROWS_PER_BATCH_MAX, evaluation_error};
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ impl Shard<'_> {
     fn expire(&mut self, give: bool) -> Result<()> {
         let Some(watermark_us) = self.watermark_us else { return Ok(()) };
         let through = through_time(watermark_us);
-        let end = if self.is_final { &AFTER_ALL[..] } else { &through[..] };
+        let end = if self.is_final { &AFTER_ALL_KEYS[..] } else { &through[..] };
         let (keys, calls, table, output) = (self.keys, self.calls, self.table.as_str(), &mut self.output);
         for_entries(self.state, table, &[], end, |state, entries| {
             if give {
@@ -147,7 +147,7 @@ impl Shard<'_> {
 
     fn give_all(&mut self) -> Result<()> {
         let (keys, calls, output) = (self.keys, self.calls, &mut self.output);
-        for_entries(self.state, &self.table, &[], &AFTER_ALL, |_, entries| {
+        for_entries(self.state, &self.table, &[], &AFTER_ALL_KEYS, |_, entries| {
             output.rows.push(given_entries(keys, calls, &entries)?);
             Ok(())
         })

@@ -7,7 +7,7 @@
 
 use crate::stateful::layout::{Arena, sorted_order, sorted_removals, through_time};
 use bytes::Bytes;
-use pelton_core::{Result, StateOp, StateShard};
+use pelton_core::{AFTER_ALL_KEYS, Result, StateOp, StateShard};
 use pelton_state::{ordered_i64, split_ordered_i64};
 
 /// How many entries are looked at in one go.
@@ -92,7 +92,7 @@ impl LazyIndex {
 
     /// The first time at which something may be due.
     pub(super) fn first(&self, state: &dyn StateShard) -> Result<Option<i64>> {
-        let first = state.scan(&self.table, &[][..]..&[u8::MAX; 9][..], 1)?;
+        let first = state.scan(&self.table, &[][..]..&AFTER_ALL_KEYS[..], 1)?;
         first.first().map(|(entry, _)| split_ordered_i64(entry).map(|(time, _)| time)).transpose()
     }
 }

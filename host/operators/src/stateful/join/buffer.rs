@@ -14,14 +14,14 @@ use super::side::Source;
 use crate::stateful::NodeScope;
 use crate::stateful::event_time::micros;
 use crate::stateful::layout::{
-    AFTER_ALL, Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, sorted_puts,
-    sorted_removals, through_time,
+    Arena, NO_TIME, entries_while, for_entries, prefix_end, sorted_order, sorted_puts, sorted_removals,
+    through_time,
 };
 use crate::stateful::time_index::TimeIndex;
 use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use pelton_core::{Error, KEY_GROUPS, Result, StateOp, StateShard};
+use pelton_core::{AFTER_ALL_KEYS, Error, KEY_GROUPS, Result, StateOp, StateShard};
 use pelton_plan::stateful::JoinExpiry;
 use pelton_state::{EncodedRows, RowCodec, ordered_i64};
 use std::ops::{ControlFlow, Range};
@@ -216,7 +216,7 @@ impl Buffer {
         let through = over.map(through_time);
         let front = match (scope.batch.is_final(), self.expiry, &through) {
             // Nothing comes any more: rows without a time are over, too.
-            (true, ..) => Some(&AFTER_ALL[..]),
+            (true, ..) => Some(&AFTER_ALL_KEYS[..]),
             (false, JoinExpiry::Key(_), Some(through)) => Some(&through[..]),
             _ => None,
         };

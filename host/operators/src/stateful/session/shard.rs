@@ -5,13 +5,13 @@ use super::partial::Partial;
 use super::value::{Stored, read, write};
 use crate::stateful::aggregate::calls::pick;
 use crate::stateful::aggregate::groups::common_keys;
-use crate::stateful::layout::{AFTER_ALL, Arena, for_entries, prefix_end};
+use crate::stateful::layout::{Arena, for_entries, prefix_end};
 use crate::stateful::time_index::TimeIndex;
 use crate::stateful::{NodeScope, ShardOutput};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat;
 use bytes::Bytes;
-use pelton_core::{Result, StateOp, StateShard};
+use pelton_core::{AFTER_ALL_KEYS, Result, StateOp, StateShard};
 use pelton_plan::ROWS_PER_BATCH_MAX;
 use pelton_state::ordered_i64;
 
@@ -170,7 +170,7 @@ impl Shard<'_> {
     /// Gives all sessions.
     pub(super) fn give_all(&mut self) -> Result<()> {
         let Self { operator, sessions, state, output, .. } = self;
-        for_entries(&mut **state, sessions, &[], &AFTER_ALL, |_, entries| {
+        for_entries(&mut **state, sessions, &[], &AFTER_ALL_KEYS, |_, entries| {
             output.rows.push(operator.given_entries(&entries)?);
             Ok(())
         })

@@ -138,18 +138,18 @@ impl Processor {
             // Where the index had them they are no more.
             sets.iter_mut().for_each(TimerSet::is_nowhere);
             let snapshots: Vec<Vec<(i64, String)>> = sets.iter().map(|set| set.due(time)).collect();
-            let rounds = snapshots.iter().map(Vec::len).max().unwrap_or(0);
-            for round in 0..rounds {
-                let fires = |key: usize, sets: &[TimerSet]| {
-                    let timer = snapshots[key].get(round)?;
-                    sets[key].has(timer).then(|| timer.clone())
-                };
+            let mut with_more: Vec<usize> = (0..keys.len()).collect();
+            for round in 0.. {
+                with_more.retain(|key| snapshots[*key].len() > round);
+                if with_more.is_empty() {
+                    break;
+                }
                 let (mut at, mut fired) = (Vec::new(), Vec::new());
-                for key in 0..keys.len() {
-                    if let Some(timer) = fires(key, &sets) {
-                        sets[key].remove(&timer.1);
-                        at.push(key);
-                        fired.push(timer);
+                for key in &with_more {
+                    let timer = &snapshots[*key][round];
+                    if sets[*key].take(timer) {
+                        at.push(*key);
+                        fired.push(timer.clone());
                     }
                 }
                 let called: Vec<Bytes> = at.iter().map(|key| keys[*key].clone()).collect();

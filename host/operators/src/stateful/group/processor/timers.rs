@@ -48,13 +48,12 @@ impl TimerSet {
         self.timers.iter().take_while(|(at, _)| *at <= time).cloned().collect()
     }
 
-    pub(super) fn has(&self, timer: &(i64, String)) -> bool {
-        self.timers.binary_search(timer).is_ok()
-    }
-
-    pub(super) fn remove(&mut self, name: &str) {
-        self.timers.retain(|(_, known)| known != name);
+    /// Takes a timer out that fires; whether it was still there.
+    pub(super) fn take(&mut self, timer: &(i64, String)) -> bool {
+        let Ok(place) = self.timers.binary_search(timer) else { return false };
+        self.timers.remove(place);
         self.is_changed = true;
+        true
     }
 
     /// Whether there would be more than a group may have if so many more were set.
@@ -63,7 +62,8 @@ impl TimerSet {
     }
 
     pub(super) fn change(&mut self, change: TimerChange) {
-        self.remove(&change.name);
+        self.timers.retain(|(_, known)| *known != change.name);
+        self.is_changed = true;
         if let Some(at) = change.at {
             let timer = (at, change.name);
             let place = self.timers.binary_search(&timer).unwrap_or_else(|place| place);

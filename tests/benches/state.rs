@@ -45,8 +45,10 @@ fn main() -> Result<()> {
     for users in sizes.clone() {
         for (name, user) in DISTRIBUTIONS {
             let user = user.replace("{users}", &users.to_string());
-            let ((wasm, peak), (native, _)) =
-                (rate(&input, &folder, &user, PLUGIN)?, rate(&input, &folder, &user, NATIVE)?);
+            let ((wasm, peak), (native, _)) = (
+                rate(&input, BID_SCHEMA, &folder, &user, PLUGIN)?,
+                rate(&input, BID_SCHEMA, &folder, &user, NATIVE)?,
+            );
             let label = format!("{users} {name}");
             println!("{label:<28} {wasm:>12.0} {native:>12.0} {:>7.2} {peak:>9}", wasm / native);
         }
@@ -59,42 +61,54 @@ fn main() -> Result<()> {
     for users in sizes {
         small(users, &folder)?;
     }
-    budget(&input, &folder, rows)
+    budget(&folder, rows)
 }
 
 /// How many times the memory that it is given the state would take.
 const TIMES_BUDGET: u64 = 5;
+/// Rows of a micro-batch: few, so that the work on it takes little beside the state.
+const BUDGET_ROWS: u64 = 20_000;
 
-/// A user a row, so that the state is as large as it can be: without a bound, then with a fifth of what that took. What a
-/// run takes with few users is not the state's.
-fn budget(input: &Path, folder: &Path, rows: u64) -> Result<()> {
+/// A user a row, so that the state is as large as it can be: a part of the users and all of them without a bound, which
+/// tells what their state takes and what all else does; then all with a fifth of the memory that they would take.
+fn budget(folder: &Path, rows: u64) -> Result<()> {
+    let users = (4 * rows).max(1_000_000).next_multiple_of(BUDGET_ROWS);
+    let input = folder.join(format!("each-{users}"));
+    made_once(&input, || {
+        (0..users / BUDGET_ROWS).try_for_each(|batch| {
+            let rows = batch * BUDGET_ROWS..(batch + 1) * BUDGET_ROWS;
+            write_users(&input.join(format!("part-{batch:05}.json")), rows)
+        })
+    })?;
+    let schema = "\"user long, price long, date_time timestamp\"";
     let run = |users: u64, memory: &str| {
-        let user = format!("(price * 10000 + auction * 7 + bidder) % {users}");
-        let step = format!("{PLUGIN}state: {{memory: {memory}}}\n");
-        rate(input, folder, &user, &step)
+        // An odd factor: all users are told apart, and come in no order.
+        let user = format!("user * 2654435761 % 4294967296 % {users}");
+        rate(&input, schema, folder, &user, &format!("{PLUGIN}state: {{memory: {memory}}}\n"))
     };
-    let (_, other) = run(1000, "64GiB")?;
-    let (_, whole) = run(rows.max(1_000_000), "64GiB")?;
-    let whole = whole.saturating_sub(other);
-    let given = (whole / TIMES_BUDGET).max(1);
-    let (rate, taken) = run(rows.max(1_000_000), &format!("{}KiB", given * 1_000_000 / 1024))?;
+    let all = 1 << 32;
+    let ((_, few), (_, whole)) = (run(users / 10, "64GiB")?, run(all, "64GiB")?);
+    let state = whole.saturating_sub(few) * 10 / 9;
+    let given = (state / TIMES_BUDGET).max(1);
+    let (rate, taken) = run(all, &format!("{}KiB", given * 1_000_000 / 1024))?;
+    let other = whole.saturating_sub(state);
     let taken = taken.saturating_sub(other);
     println!(
-        "\na state of {whole} MB that is given {given} MB takes {taken} MB ({:.2} of them) at {rate:.0} rows/s; all else {other} MB",
+        "\na state of {state} MB that is given {given} MB takes {taken} MB ({:.2} of them) at {rate:.0} rows/s; all else {other} MB",
         taken as f64 / given as f64
     );
     Ok(())
 }
 
 /// The median of the rows a second, and the peak of memory in megabytes.
-fn rate(input: &Path, folder: &Path, user: &str, step: &str) -> Result<(f64, u64)> {
+fn rate(input: &Path, schema: &str, folder: &Path, user: &str, step: &str) -> Result<(f64, u64)> {
     let run = folder.join("run");
     let file = folder.join("pipeline.yaml");
     std::fs::write(
         &file,
         format!(
             "name: bench\nplugins: {{bench: {}}}\nsources:\n  bids:\n    connector: file\n    path: {}/*.json\n    format: \
-             json\n    schema: {BID_SCHEMA}\n    max_files_per_trigger: 1\n    watermark: {{column: date_time, delay: 3 \
+             json\n    schema: {schema}\n    max_files_per_trigger: 1\n    watermark: {{column: date_time, delay: 3 \
              seconds}}\nsteps:\n  - select: [\"{user} AS user\", price, date_time]\n{step}output_mode: update\nsink: \
              {{connector: console, num_rows: 1}}\ncheckpoint: {}/checkpoint\n",
             plugin("bench.wasm")?.display(),

@@ -18,15 +18,13 @@ const DISK_BYTES: u64 = 24 << 20;
 const SHARE_MIN: u64 = 4;
 
 impl Limit {
-    /// What entries may take. As much is left as the work on the last micro-batch took; and while something is on disk,
-    /// the shares of the block cache, of compaction and of what lies idle in the allocator.
+    /// What entries may take. What RocksDB takes is left free before it is needed: blocks that leave memory lie between
+    /// others that stay, so the allocator keeps most of what they took for entries to come. As much is left as the work on
+    /// the last micro-batch took.
     fn memory_max(&self, worked: u64) -> u64 {
         let all = self.options.memory_bytes_max;
-        let worked = worked.min(all / SHARE_MIN);
-        match self.spill {
-            None => all - worked,
-            Some(_) => (all / 8 * 5).saturating_sub(DISK_BYTES + worked).max(all / SHARE_MIN),
-        }
+        let share = if self.spill.is_some() { all / 4 * 3 } else { all / 8 * 7 };
+        share.saturating_sub(DISK_BYTES + worked.min(all / SHARE_MIN)).max(all / SHARE_MIN)
     }
 
     fn open(&mut self) -> Result<Arc<Spill>> {

@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The share of the memory that goes to the block cache.
 const CACHE_SHARE: u64 = 6;
+/// Without room for the indexes and filters of a few files each look reads them again.
+const CACHE_BYTES_MIN: u64 = 4 << 20;
 /// How many keys are looked up at a time.
 const KEYS_AT_ONCE: usize = 512;
 /// New files wait until compaction has made fewer than so many of those that overlap.
@@ -80,7 +82,7 @@ fn failed(directory: &Directory, error: &rocksdb::Error) -> Error {
 }
 
 fn rocksdb_options(memory_bytes_max: u64) -> Options {
-    let cache = Cache::new_lru_cache((memory_bytes_max / CACHE_SHARE) as usize);
+    let cache = Cache::new_lru_cache((memory_bytes_max / CACHE_SHARE).max(CACHE_BYTES_MIN) as usize);
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&cache);
     table.set_cache_index_and_filter_blocks(true);

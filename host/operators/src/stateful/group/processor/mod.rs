@@ -229,7 +229,9 @@ impl Processor {
         for (variable, changes) in self.variables.iter().zip(&output.changes) {
             variable.change(shard, called.keys, changes)?;
         }
-        output.timers.into_iter().for_each(|change| called.sets[change.group as usize].change(change));
+        for (group, changes) in timers::by_group(&output.timers) {
+            called.sets[group].change(&changes);
+        }
         Ok(())
     }
 
@@ -238,21 +240,13 @@ impl Processor {
         if !output.timeouts.is_empty() {
             return Err(self.caller.wrong("set a timeout, but a processor has timers".to_owned()));
         }
-        let mut changes = vec![0; sets.len()];
-        output.timers.iter().for_each(|timer| changes[timer.group as usize] += 1);
-        if !sets.iter().zip(changes).any(|(set, changes)| set.would_be_too_large(changes)) {
-            return Ok(());
-        }
-        let mut sets = sets.to_vec();
-        for change in &output.timers {
-            let set = &mut sets[change.group as usize];
-            set.change(change.clone());
-            if set.would_be_too_large(0) {
-                let what = format!("sets more than {TIMERS_MAX} timers of one group at a time");
-                return Err(self.caller.wrong(what));
+        let changes = timers::by_group(&output.timers);
+        match changes.iter().any(|(group, changes)| sets[*group].would_be_too_large(changes)) {
+            true => {
+                Err(self.caller.wrong(format!("sets more than {TIMERS_MAX} timers of one group at a time")))
             }
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 

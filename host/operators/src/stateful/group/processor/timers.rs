@@ -14,6 +14,7 @@ use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use pelton_core::{GroupInput, Result, StateOp, StateShard, Timer, TimerChange};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -36,6 +37,18 @@ pub(super) struct TimerSet {
     is_changed: bool,
 }
 
+/// What becomes of timers, by name: the time at which each is set; none: it is deleted.
+pub(super) type Changes<'a> = BTreeMap<&'a str, Option<i64>>;
+
+/// The changes of each group. Of several changes of a timer the last counts.
+pub(super) fn by_group(changes: &[TimerChange]) -> BTreeMap<usize, Changes<'_>> {
+    let mut by_group: BTreeMap<usize, Changes<'_>> = BTreeMap::new();
+    for change in changes {
+        by_group.entry(change.group as usize).or_default().insert(&change.name, change.at);
+    }
+    by_group
+}
+
 impl TimerSet {
     /// The index has it no more.
     pub(super) fn is_nowhere(&mut self) {
@@ -56,19 +69,22 @@ impl TimerSet {
         true
     }
 
-    /// Whether there would be more than a group may have if so many more were set.
-    pub(super) fn would_be_too_large(&self, more: usize) -> bool {
-        self.timers.len() + more > TIMERS_MAX
+    /// Whether there would be more than a group may have after changes.
+    pub(super) fn would_be_too_large(&self, changes: &Changes<'_>) -> bool {
+        if self.timers.len() + changes.len() <= TIMERS_MAX {
+            return false;
+        }
+        let mut changed = self.clone();
+        changed.change(changes);
+        changed.timers.len() > TIMERS_MAX
     }
 
-    pub(super) fn change(&mut self, change: TimerChange) {
-        self.timers.retain(|(_, known)| *known != change.name);
+    pub(super) fn change(&mut self, changes: &Changes<'_>) {
+        self.timers.retain(|(_, name)| !changes.contains_key(name.as_str()));
+        let set = changes.iter().filter_map(|(name, at)| Some(((*at)?, (*name).to_owned())));
+        self.timers.extend(set);
+        self.timers.sort_unstable();
         self.is_changed = true;
-        if let Some(at) = change.at {
-            let timer = (at, change.name);
-            let place = self.timers.binary_search(&timer).unwrap_or_else(|place| place);
-            self.timers.insert(place, timer);
-        }
     }
 
     fn write(&self, arena: &mut Arena) {

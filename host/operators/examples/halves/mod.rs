@@ -39,7 +39,7 @@ pub(crate) fn rows_schema() -> Result<SchemaRef> {
 }
 
 /// Says what is measured; the shapes whose names hold the word that was given.
-pub(crate) fn chosen<'a, S>(shapes: &'a [S], batches: usize, name: fn(&S) -> &str) -> Vec<&'a S> {
+pub(crate) fn chosen<S>(shapes: &[S], batches: usize, name: fn(&S) -> &str) -> Vec<&S> {
     println!("{ROWS} rows a micro-batch in parts of {ROWS_PER_PART}; state in memory; medians of {batches}");
     let word = std::env::args().nth(1).unwrap_or_default();
     shapes.iter().filter(|shape| name(shape).contains(&word)).collect()

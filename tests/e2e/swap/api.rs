@@ -257,7 +257,7 @@ fn a_hundred_kills_among_swaps_leave_what_the_log_says() -> Result<()> {
     let folder = folder.path();
     let (marks, versions) = two_versions(folder)?;
     let ask = |number: usize| swapping(&versions[number % 2], &[]);
-    let (files, kills) = killed(folder, 100, (100..500, 0..200), ask)?;
+    let (files, kills) = killed(folder, 100, (200..600, 0..400), ask)?;
     let changes = is_as_the_log_says(folder, &marks, files)?;
     println!("{kills} kills, {changes} changes of the version, {} micro-batches", entries(folder)?.len());
     ensure!(changes > 0, "no swap came through");

@@ -33,6 +33,7 @@ pub(crate) fn soak(workspace: &Workspace, rounds: u64) -> Result<()> {
         heading(&format!("round {round} of {rounds}"));
         let mut test = cargo(workspace);
         test.args(["test", "--workspace", "--test", "e2e", "--", "crash::", "s3::twenty", "kafka::once::"]);
+        test.args(["swap::api::a_hundred_kills", "swap::api::kills", "swap::shadow::kills"]);
         test.arg("--nocapture");
         test.env("PELTON_TEST_SOAK", "10").env("PELTON_TEST_SEED", (1000 + round).to_string());
         shell::run(test)?;

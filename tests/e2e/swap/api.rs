@@ -1,6 +1,7 @@
 //! `pelton swap` and `pelton rollback`, restarts after them, and 200 swaps under load.
 
 use super::running::{Run, add, entries, marked, pipeline, put, row, rows};
+use crate::kills::{seed, soak};
 use anyhow::{Context, Result, ensure};
 use pelton_tests::{Finished, Pelton, committed_files, plugin};
 use rand::{Rng, SeedableRng};
@@ -8,11 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-
-/// So many times as many kills: `cargo xtask soak` sets it.
-pub(super) const SOAK: &str = "PELTON_TEST_SOAK";
 
 pub(super) fn command(folder: &Path, arguments: &[&str]) -> Result<Pelton> {
     Ok(Pelton::new(arguments.iter().copied())?.env("XDG_RUNTIME_DIR", folder).env("PELTON_API", ""))
@@ -135,7 +133,7 @@ fn a_restart_goes_on_with_what_was_swapped_until_the_file_is_another() -> Result
 const KEYS: [&str; 10] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "trap"];
 
 /// Adds files until it is told to stop; gives how many.
-pub(super) fn feed(folder: &Path, from: u32, stop: &AtomicBool) -> Result<u32> {
+fn feed(folder: &Path, from: u32, stop: &AtomicBool) -> Result<u32> {
     let mut number = from;
     while !stop.load(SeqCst) {
         let lines: String =
@@ -216,38 +214,51 @@ fn two_hundred_swaps_under_load_lose_and_double_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Kills a run that is fed, so many times, each some time after something was asked of it; then lets it come to its end. Gives
+/// how many files came and how many kills there were. `ask` has the arguments of a command for each of them.
+pub(super) fn killed(
+    folder: &Path,
+    kills: usize,
+    (before_ms, after_ms): (std::ops::Range<u64>, std::ops::Range<u64>),
+    ask: impl Fn(usize) -> Vec<String>,
+) -> Result<(u32, usize)> {
+    let file = pipeline(folder, false)?;
+    let kills = kills * soak()?;
+    let stop = AtomicBool::new(false);
+    let mut random = ChaCha8Rng::seed_from_u64(seed());
+    let files = std::thread::scope(|scope| -> Result<u32> {
+        let feeder = scope.spawn(|| feed(folder, 0, &stop));
+        let killed = (0..kills).try_for_each(|number| {
+            let run = Run::start(&file, folder)?;
+            std::thread::sleep(Duration::from_millis(random.random_range(before_ms.clone())));
+            let mut asking = command(folder, &[])?.args(ask(number)).start()?;
+            std::thread::sleep(Duration::from_millis(random.random_range(after_ms.clone())));
+            drop(run);
+            asking.wait().map(|_| ()).context("the command cannot be waited for")
+        });
+        stop.store(true, SeqCst);
+        let files = feeder.join().map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
+        killed.map(|()| files)
+    })?;
+    command(folder, &["run", "--trigger", "available_now"])?.arg(&file).succeed()?;
+    Ok((files, kills))
+}
+
+/// The arguments of a swap.
+pub(super) fn swapping(file: &Path, more: &[&str]) -> Vec<String> {
+    let plugin = format!("totals={}", file.display());
+    ["swap", "totals", &plugin].iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
 #[test]
 #[allow(clippy::print_stdout, reason = "who soaks wants to know")]
 fn a_hundred_kills_among_swaps_leave_what_the_log_says() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
     let (marks, versions) = two_versions(folder)?;
-    let file = pipeline(folder, false)?;
-    let soak: u32 = std::env::var(SOAK).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let (stop, kills) = (AtomicBool::new(false), AtomicU32::new(0));
-    let mut random = ChaCha8Rng::seed_from_u64(7);
-    let files = std::thread::scope(|scope| -> Result<u32> {
-        let feeder = scope.spawn(|| feed(folder, 0, &stop));
-        let killed = (|| {
-            for number in 0..100 * soak {
-                let run = Run::start(&file, folder)?;
-                std::thread::sleep(Duration::from_millis(random.random_range(100..500)));
-                let plugin = format!("totals={}", versions[number as usize % 2].display());
-                let mut swapping = command(folder, &["swap", "totals", &plugin])?.start()?;
-                std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
-                drop(run);
-                swapping.wait()?;
-                kills.fetch_add(1, SeqCst);
-            }
-            Ok::<_, anyhow::Error>(())
-        })();
-        stop.store(true, SeqCst);
-        let files = feeder.join().map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
-        killed.map(|()| files)
-    })?;
-    command(folder, &["run", "--trigger", "available_now"])?.arg(&file).succeed()?;
+    let ask = |number: usize| swapping(&versions[number % 2], &[]);
+    let (files, kills) = killed(folder, 100, (200..600, 0..400), ask)?;
     let changes = is_as_the_log_says(folder, &marks, files)?;
-    let kills = kills.load(SeqCst);
     println!("{kills} kills, {changes} changes of the version, {} micro-batches", entries(folder)?.len());
     ensure!(changes > 0, "no swap came through");
     Ok(())
@@ -261,33 +272,11 @@ fn kills_among_swaps_that_are_undone_leave_what_the_log_says() -> Result<()> {
     let (mut marks, _) = two_versions(folder)?;
     let failing = plugin("totals-2.wasm")?;
     marks.insert(pelton_checkpoint::plugins::digest(&std::fs::read(&failing)?).0, "version-2".to_owned());
-    let file = pipeline(folder, false)?;
-    let soak: u32 = std::env::var(SOAK).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let stop = AtomicBool::new(false);
-    let mut random = ChaCha8Rng::seed_from_u64(13);
-    let files = std::thread::scope(|scope| -> Result<u32> {
-        let feeder = scope.spawn(|| feed(folder, 0, &stop));
-        let killed = (|| {
-            for _ in 0..50 * soak {
-                let run = Run::start(&file, folder)?;
-                std::thread::sleep(Duration::from_millis(random.random_range(200..600)));
-                let plugin = format!("totals={}", failing.display());
-                let mut swapping = command(folder, &["swap", "totals", &plugin])?.start()?;
-                std::thread::sleep(Duration::from_millis(random.random_range(0..500)));
-                drop(run);
-                swapping.wait()?;
-            }
-            Ok::<_, anyhow::Error>(())
-        })();
-        stop.store(true, SeqCst);
-        let files = feeder.join().map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
-        killed.map(|()| files)
-    })?;
-    command(folder, &["run", "--trigger", "available_now"])?.arg(&file).succeed()?;
+    let (files, kills) = killed(folder, 50, (200..600, 0..500), |_| swapping(&failing, &[]))?;
     is_as_the_log_says(folder, &marks, files)?;
     let is_undone = |entry: &&Value| entry["rolled_back"].as_array().is_some_and(|undone| !undone.is_empty());
     let undone = entries(folder)?.iter().filter(is_undone).count();
-    println!("{} kills, {undone} swaps undone, {} micro-batches", 50 * soak, entries(folder)?.len());
+    println!("{kills} kills, {undone} swaps undone, {} micro-batches", entries(folder)?.len());
     ensure!(undone > 0, "no swap was undone");
     Ok(())
 }

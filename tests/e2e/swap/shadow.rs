@@ -1,17 +1,14 @@
 //! `pelton swap --shadow`: a version beside the query. It takes over if it gives the same, the report says what it gives
 //! otherwise, and the query knows nothing of it, whatever happens to either.
 
-use super::api::{SOAK, command, feed, is_as_the_log_says, says, swap, two_versions, version};
+use super::api::{command, is_as_the_log_says, killed, says, swap, swapping, two_versions, version};
 use super::running::{Run, add, entries, pipeline, put, row, rows};
 use anyhow::{Context, Result, ensure};
 use pelton_checkpoint::plugins::digest;
 use pelton_tests::{Finished, Pelton, plugin};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -380,36 +377,11 @@ fn kills_among_shadows_that_take_over_leave_what_the_log_says() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
     let (marks, versions) = two_versions(folder)?;
-    let file = pipeline(folder, false)?;
-    let soak: usize = std::env::var(SOAK).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let stop = AtomicBool::new(false);
-    let mut random = ChaCha8Rng::seed_from_u64(11);
-    let files = std::thread::scope(|scope| -> Result<u32> {
-        let feeder = scope.spawn(|| feed(folder, 0, &stop));
-        let killed = (|| {
-            for number in 0..30 * soak {
-                let run = Run::start(&file, folder)?;
-                std::thread::sleep(Duration::from_millis(random.random_range(200..600)));
-                let plugin = of_totals(&versions[number % 2]);
-                let more = ["--shadow", "2", "--promote-if", "within=100%"];
-                let mut trying = command(folder, &["swap", "totals", &plugin])?.args(more).start()?;
-                std::thread::sleep(Duration::from_millis(random.random_range(0..1200)));
-                drop(run);
-                trying.wait()?;
-            }
-            Ok::<_, anyhow::Error>(())
-        })();
-        stop.store(true, SeqCst);
-        let files = feeder.join().map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
-        killed.map(|()| files)
-    })?;
-    command(folder, &["run", "--trigger", "available_now"])?.arg(&file).succeed()?;
+    let more = ["--shadow", "2", "--promote-if", "within=100%"];
+    let ask = |number: usize| swapping(&versions[number % 2], &more);
+    let (files, kills) = killed(folder, 30, (200..600, 0..1200), ask)?;
     let changes = is_as_the_log_says(folder, &marks, files)?;
-    println!(
-        "{} kills, {changes} changes of the version, {} micro-batches",
-        30 * soak,
-        entries(folder)?.len()
-    );
+    println!("{kills} kills, {changes} changes of the version, {} micro-batches", entries(folder)?.len());
     ensure!(changes > 0, "no shadow has led to a swap");
     Ok(())
 }

@@ -11,7 +11,7 @@ use rdkafka::producer::ProducerContext;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Of one client.
 pub(crate) struct Context {
@@ -79,12 +79,9 @@ impl Context {
 
     /// Waits until all messages are delivered or one is lost, so long at most. Whether all are.
     pub(crate) fn wait_for_delivery(&self, limit: Duration) -> bool {
-        let (mut delivery, until) = (self.delivery.lock(), Instant::now() + limit);
-        while delivery.outstanding > 0 && delivery.first_lost.is_none() {
-            if self.delivered.wait_until(&mut delivery, until).timed_out() {
-                break;
-            }
-        }
+        let mut delivery = self.delivery.lock();
+        let is_open = |delivery: &mut Delivery| delivery.outstanding > 0 && delivery.first_lost.is_none();
+        self.delivered.wait_while_for(&mut delivery, is_open, limit);
         delivery.outstanding == 0
     }
 

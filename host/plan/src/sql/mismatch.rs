@@ -96,14 +96,16 @@ pub(super) fn sentence(message: &str) -> Option<Mismatch> {
 
 /// What a cast says of a value that it cannot take.
 pub(super) fn of_cast(message: &str) -> Option<String> {
-    static VALUE: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"^Cannot cast string '(?s)(.*)' to value of (.+) type$").ok());
+    static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?s)^Can(?:not|'t) cast (?:string|value) (.+) to (?:value of|type) (.+?)(?: type)?$")
+            .ok()
+    });
     static TYPES: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^Unsupported CAST from (.+) to (.+)$").ok());
     if let Some(found) = VALUE.as_ref()?.captures(message) {
         let wanted = of_type(&found[2]);
         return Some(format!(
-            "cannot cast '{}' to {wanted}; use try_cast(… AS {wanted}) to get NULL instead",
+            "cannot cast {} to {wanted}; use try_cast(… AS {wanted}) to get NULL instead",
             &found[1]
         ));
     }
@@ -265,5 +267,9 @@ mod tests {
     fn a_value_that_cannot_be_cast_is_shown_whole() {
         let told = of_cast("Cannot cast string 'it's' to value of Int32 type").unwrap();
         assert_eq!(told, "cannot cast 'it's' to int; use try_cast(… AS int) to get NULL instead");
+        let told = of_cast("Can't cast value 10000000000 to type Int32").unwrap();
+        assert_eq!(told, "cannot cast 10000000000 to int; use try_cast(… AS int) to get NULL instead");
+        let told = of_cast("Cannot cast value 'ann' to value of Boolean type").unwrap();
+        assert_eq!(told, "cannot cast 'ann' to boolean; use try_cast(… AS boolean) to get NULL instead");
     }
 }

@@ -29,7 +29,6 @@ pub(crate) use source::format_options;
 use crate::cli::PipelineArgs;
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::files::open_url;
-use pelton_checkpoint::layout;
 use pelton_connectors::source::{ReplayLog, ReplaySource, Stores};
 use pelton_core::{
     Clock, Dataflow, DeadLetterSink, Error, FileManager, MemoryFiles, Plugin, PluginDigest, Result, Sink,

@@ -122,6 +122,11 @@ fn poison_rows_are_fed_back_when_the_function_is_mended() -> Result<()> {
     let finished = test.run(&[])?;
     ensure!(finished.code == Some(0), "{}", finished.stderr);
     ensure!(test.rows()? == [1, 2, 13, 14], "{:?}", test.rows()?);
+    let again = Pelton::new(["replay", "--format", "json", "--batches", "1..1"])?
+        .arg(&test.pipeline)
+        .succeed()?
+        .stdout;
+    ensure!(again.contains("\"n\":13") && again.contains("\"n\":14"), "fed back again: {again}");
     Ok(())
 }
 

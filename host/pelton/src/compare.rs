@@ -41,6 +41,8 @@ pub(crate) struct Comparison {
     /// Rows without a partner, by their keys and their whole text: so many more of them are old; if negative, new.
     alone: BTreeMap<(String, String), i64>,
     alone_rows: usize,
+    /// Their text.
+    alone_bytes: usize,
     found: Differences,
 }
 
@@ -80,6 +82,7 @@ impl Comparison {
             ahead: Default::default(),
             alone: BTreeMap::new(),
             alone_rows: 0,
+            alone_bytes: 0,
             found: Differences::default(),
         }
     }
@@ -105,6 +108,12 @@ impl Comparison {
     pub(crate) fn alone(&self) -> usize {
         let ahead = self.ahead.0.iter().chain(&self.ahead.1).map(RecordBatch::num_rows);
         self.alone_rows + ahead.sum::<usize>()
+    }
+
+    /// About how much memory they take.
+    pub(crate) fn alone_bytes(&self) -> usize {
+        let ahead = self.ahead.0.iter().chain(&self.ahead.1).map(RecordBatch::get_array_memory_size);
+        self.alone_bytes + ahead.sum::<usize>()
     }
 
     /// All rows came.
@@ -163,12 +172,15 @@ impl Comparison {
         };
         *count += 1;
         let row = (key, row.to_string());
+        let bytes = row.0.len() + row.1.len();
         let surplus = self.alone.get(&row).copied().unwrap_or(0);
         if surplus * one < 0 {
             self.found.equal += 1;
             self.alone_rows -= 1;
+            self.alone_bytes -= bytes;
         } else {
             self.alone_rows += 1;
+            self.alone_bytes += bytes;
         }
         match surplus + one {
             0 => drop(self.alone.remove(&row)),

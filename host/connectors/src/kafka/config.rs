@@ -144,6 +144,7 @@ fn refused(name: &str, role: Role) -> Option<&'static str> {
         ("enable.idempotence" | "enable.gapless.guarantee", Role::Sink) => {
             "`delivery` says how the sink writes: exactly_once or at_least_once"
         }
+        ("delivery.report.only.error", Role::Sink) => "the sink has to hear of every delivery: leave it out",
         ("isolation.level", Role::Sink) => "a sink reads no topic: leave it out",
         ("key.deserializer" | "value.deserializer", _) => {
             "keys and values are bytes; `format` decodes the value"
@@ -212,6 +213,7 @@ mod tests {
             ("group.id", Role::Source, "`group_id`"),
             ("transactional.id", Role::Sink, "`transactional_id`"),
             ("enable.idempotence", Role::Sink, "`delivery`"),
+            ("delivery.report.only.error", Role::Sink, "every delivery"),
             ("value.deserializer", Role::Source, "`format`"),
         ] {
             let told = checked(name, "x", role);

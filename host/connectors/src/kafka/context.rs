@@ -61,9 +61,10 @@ impl Context {
         self.last.lock().clone()
     }
 
-    /// Forgets what was not delivered.
+    /// Forgets what was not delivered, and what was said of the connection before.
     pub(crate) fn begin_delivery(&self) {
         self.delivery.lock().first_lost = None;
+        *self.last.lock() = None;
     }
 
     /// A message is about to be handed to the producer.
@@ -77,12 +78,12 @@ impl Context {
         delivery.outstanding = delivery.outstanding.saturating_sub(1);
     }
 
-    /// Waits until all messages are delivered or one is lost, so long at most. Whether all are.
-    pub(crate) fn wait_for_delivery(&self, limit: Duration) -> bool {
+    /// Waits until all messages are delivered or one is lost, so long at most. How many are not yet.
+    pub(crate) fn wait_for_delivery(&self, limit: Duration) -> usize {
         let mut delivery = self.delivery.lock();
         let is_open = |delivery: &mut Delivery| delivery.outstanding > 0 && delivery.first_lost.is_none();
         self.delivered.wait_while_for(&mut delivery, is_open, limit);
-        delivery.outstanding == 0
+        delivery.outstanding
     }
 
     /// The first message since then that was not delivered.

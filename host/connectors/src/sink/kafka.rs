@@ -130,14 +130,16 @@ impl KafkaSink {
     }
 
     async fn delivered(&self, session: &Arc<Session>) -> Result<(), Failure> {
-        let mut silence = Duration::ZERO;
+        let (mut silence, mut before) = (Duration::ZERO, usize::MAX);
         loop {
             let session_ = Arc::clone(session);
-            if blocking(move || session_.deliver()).await?? {
+            let outstanding = blocking(move || session_.deliver()).await??;
+            if outstanding == 0 {
                 self.status.back();
                 return Ok(());
             }
-            silence = self.still(session, silence, true)?;
+            silence = self.still(session, silence, outstanding >= before)?;
+            before = outstanding;
         }
     }
 
@@ -215,19 +217,20 @@ impl KafkaSink {
         }
         let (session, note) = self.session(run.place.as_ref()).await?;
         if let Some(place) = &run.place {
-            let at = self.status.place();
-            let note = note.ok_or_else(|| {
-                Error::data(format!(
-                    "the offset of the group '{}' at {at} is gone while the query runs",
-                    place.id
-                ))
-                .hint("was the topic or the group deleted? A new start tells what can be done")
-            })?;
-            if note.run != run.token {
-                return Err(Error::fenced(format!("another run of this query has taken over at {at}"))
-                    .hint("let only one of the two runs go on"));
+            match note {
+                Some(note) if note.run != run.token => {
+                    let at = self.status.place();
+                    return Err(Error::fenced(format!("another run of this query has taken over at {at}"))
+                        .hint("let only one of the two runs go on"));
+                }
+                Some(note) => run.written = note.batch,
+                // Brokers forget notes that nobody used for a long time, and never one that was written just now: so
+                // nothing was written since this run last knew, and it notes that before the next micro-batch.
+                None => {
+                    tracing::warn!("the offset of the group '{}' is gone; it is noted anew", place.id);
+                    run.noted_ms = None;
+                }
             }
-            run.written = note.batch;
         }
         run.session = Some(Arc::clone(&session));
         Ok(session)

@@ -91,6 +91,7 @@ pub(super) fn dead_letters(file: &PipelineFile) -> Result<Option<DeadLetterTopic
         return Ok(None);
     };
     check_not_read(file, spec)?;
+    check_not_shared(file, spec)?;
     let default = KafkaSinkOptions::new("", "");
     let options = DeadLetterTopicOptions {
         client: client(file, Role::Sink, &spec.bootstrap_servers, &spec.kafka, spec.broker_timeout)?,
@@ -101,19 +102,28 @@ pub(super) fn dead_letters(file: &PipelineFile) -> Result<Option<DeadLetterTopic
     DeadLetterTopic::new(options).map(Some).map_err(|error| located(file, spec.topic.span, error))
 }
 
+/// Two producers with one name would end each other's transactions.
+fn check_not_shared(file: &PipelineFile, letters: &spec::DeadLetterTopic) -> Result<()> {
+    let spec::SinkSpec::Kafka(sink) = &file.sink else { return Ok(()) };
+    match (&letters.transactional_id, &sink.transactional_id) {
+        (Some(of_letters), Some(of_sink)) if of_letters.value == of_sink.value => {
+            let what = format!("the sink has the transactional_id '{}', too", of_sink.value);
+            let error = Error::invalid(what).hint("give the dead letters another one, or leave it out");
+            Err(located(file, of_letters.span, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What is read from the topic that it goes to when it is lost would come for ever.
 fn check_not_read(file: &PipelineFile, letters: &spec::DeadLetterTopic) -> Result<()> {
-    let servers = |servers: &Option<Spanned<String>>| servers.as_ref().map(|text| text.value.clone());
+    // Whatever the servers: a cluster has many addresses.
     let reads = |source: &spec::SourceSpec| match source {
-        spec::SourceSpec::Kafka(source)
-            if servers(&source.bootstrap_servers) == servers(&letters.bootstrap_servers) =>
-        {
-            match subscription(file, source)? {
-                Subscription::Topics(topics) => Ok(topics.contains(&letters.topic.value)),
-                Subscription::Pattern(pattern) => Ok(pattern.is_match(&letters.topic.value)),
-                Subscription::Assign(assigned) => Ok(assigned.contains_key(&letters.topic.value)),
-            }
-        }
+        spec::SourceSpec::Kafka(source) => match subscription(file, source)? {
+            Subscription::Topics(topics) => Ok(topics.contains(&letters.topic.value)),
+            Subscription::Pattern(pattern) => Ok(pattern.is_match(&letters.topic.value)),
+            Subscription::Assign(assigned) => Ok(assigned.contains_key(&letters.topic.value)),
+        },
         _ => Ok::<_, Error>(false),
     };
     for (name, source) in &file.sources.value {

@@ -2,7 +2,7 @@
 //!
 //! Sources and state are opened over files whose writes stay in memory, the sink not at all.
 
-use super::{Assembly, OpenSource, Planned, Plugins, cut, physical_plan, state_options};
+use super::{Assembly, OpenSource, Planned, Plugins, cut, physical_plan, state_options, with_replays};
 use pelton_checkpoint::{layout, plugins};
 use pelton_core::{
     BatchId, Dataflow, Error, FileManager, OverlayFiles, PluginDigest, QueryId, Result, StateCommit,
@@ -71,7 +71,7 @@ impl<'a> Replays<'a> {
         let logs = |name: &str| self.files.subtree(&format!("{}/{name}", layout::SOURCES));
         let sources: BTreeMap<String, OpenSource> = self.assembly.open_sources(self.file, &logs).await?;
         let plan = physical_plan(self.file, &plugins, &super::schemas(&sources), &self.planned.tables)?;
-        let sources = cut(sources, &plan, None)?;
+        let sources = with_replays(cut(sources, &plan, None)?, self.files.subtree(layout::REPLAYS))?;
         let schemas: Vec<_> = sources.iter().map(|(_, source)| source.schema()).collect();
         let dataflow: Arc<dyn Dataflow> = QueryDataflow::bind(&plan, &schemas)?;
         let tables = self.planned.tables.iter().map(|(name, table)| (name.clone(), Arc::clone(table)));

@@ -69,9 +69,10 @@ impl QueryRunner {
         self.remember(Arc::clone(&shadow));
         let begun = shadow.report();
         tokio::spawn(async move {
+            // Whoever waits hears of the end, however it comes: dropped in this order.
+            let _ended = shadow.ended.clone().drop_guard();
+            let _one = one;
             self.run_shadow(&shadow, follow, bytes).await;
-            drop(one);
-            shadow.ended.cancel();
         });
         Ok(begun)
     }

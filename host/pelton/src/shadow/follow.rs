@@ -7,13 +7,15 @@ use futures::TryStreamExt;
 use pelton_checkpoint::{CommitEntry, CommitLog, OffsetEntry, OffsetLog};
 use pelton_core::sink::RowStream;
 use pelton_core::{BatchId, Error, OperatorReport, PluginDigest, Result, StateStore};
-use pelton_engine::{Losses, ReplayedBatch};
+use pelton_engine::{Losses, LostRows, ReplayedBatch};
 use pelton_state::differing_entries;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 /// Rows of a micro-batch that may differ: they are in memory until it is over.
 const DIFFERING_MAX: usize = 100_000;
+/// The memory that they may take.
+const DIFFERING_BYTES_MAX: usize = 256 << 20;
 
 /// The state of a version, if it keeps any.
 type State = Option<Box<dyn StateStore>>;
@@ -73,7 +75,12 @@ impl Follow {
     /// Runs the next micro-batch with both.
     async fn batch(&mut self, shadow: &Shadow) -> Result<Ended> {
         let id = self.next;
-        let (entry, commit) = logged((&self.offsets, &self.commits), id).await?;
+        let (Some(entry), Some(commit)) = (self.offsets.get(id).await?, self.commits.get(id).await?) else {
+            return Ok(Ended::Early(format!(
+                "it could not keep up: micro-batch {id} is no longer in the checkpoint, which keeps as many as \
+                 min_batches_to_retain says"
+            )));
+        };
         if let Some((name, _)) =
             self.plugins.iter().find(|(name, ran)| entry.plugins.get(*name) != Some(*ran))
         {
@@ -88,10 +95,18 @@ impl Follow {
         let rows = match compare(id, (&mut old.rows, &mut new.rows), key).await? {
             Some(rows) => rows,
             None => {
-                let why = format!("more than {DIFFERING_MAX} rows of micro-batch {id} differ");
+                let why = format!(
+                    "more than {DIFFERING_MAX} rows of micro-batch {id} differ, or more than {} MiB of them",
+                    DIFFERING_BYTES_MAX >> 20
+                );
                 return Ok(Ended::Early(why));
             }
         };
+        let letters = |lost: LostRows| lost.refused + lost.poison;
+        if [&old, &new].iter().any(|begun| letters(begun.losses.rows()) > DIFFERING_MAX as u64) {
+            let why = format!("more than {DIFFERING_MAX} rows of micro-batch {id} were refused or failed");
+            return Ok(Ended::Early(why));
+        }
         let letters = (old.losses.dead_letters().await?, new.losses.dead_letters().await?);
         let letters = on_worker(move || Differences::of_dead_letters(&letters.0, &letters.1)).await?;
         for (state, side) in [(&mut self.states.0, Side::Old), (&mut self.states.1, Side::New)] {
@@ -116,20 +131,6 @@ impl Follow {
             return Ok(None);
         };
         on_worker(move || differing_entries(old.as_mut(), new.as_mut())).await.map(Some)
-    }
-}
-
-/// What the logs say of a micro-batch.
-async fn logged(
-    (offsets, commits): (&OffsetLog, &CommitLog),
-    id: BatchId,
-) -> Result<(OffsetEntry, CommitEntry)> {
-    match (offsets.get(id).await?, commits.get(id).await?) {
-        (Some(entry), Some(commit)) => Ok((entry, commit)),
-        _ => Err(Error::unavailable(format!(
-            "it could not keep up: micro-batch {id} is no longer in the checkpoint"
-        ))
-        .hint("min_batches_to_retain says how many the checkpoint remembers")),
     }
 }
 
@@ -168,7 +169,7 @@ async fn compare(
                 comparison = on_worker(move || comparison.add(side, batch).map(|()| comparison)).await?;
             }
         }
-        if comparison.alone() > DIFFERING_MAX {
+        if comparison.alone() > DIFFERING_MAX || comparison.alone_bytes() > DIFFERING_BYTES_MAX {
             return Ok(None);
         }
     }

@@ -1,6 +1,7 @@
 //! A report for a person.
 
 use super::{DifferenceCounts, Sample, ShadowOutcome, ShadowReport, VersionReport};
+use crate::commands::on_one_line;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 
@@ -35,7 +36,11 @@ impl ShadowReport {
             true => "compared as a whole".to_owned(),
             false => format!("by {}", self.key.join(", ")),
         };
-        let mut lines = vec![self.headline(query), format!("rows, {key}: {}", counts(&self.rows))];
+        let mut lines = vec![self.headline(query)];
+        if self.batches == 0 {
+            return lines;
+        }
+        lines.push(format!("rows, {key}: {}", counts(&self.rows)));
         if self.dead_letters != DifferenceCounts::default() {
             lines.push(format!("dead letters: {}", counts(&self.dead_letters)));
         }
@@ -43,6 +48,9 @@ impl ShadowReport {
             let differing = match self.differing_state {
                 Some(0) => ", no entry differs".to_owned(),
                 Some(entries) => format!(", {} entries differ", HumanCount(entries)),
+                None if self.outcome == ShadowOutcome::Done => {
+                    "; laid out otherwise, so its entries are not compared".to_owned()
+                }
                 None => String::new(),
             };
             lines.push(format!("state: {}{differing}", sides(self, state)));
@@ -128,7 +136,9 @@ fn sample(sample: &Sample) -> Vec<String> {
         (false, Some(_), None) => "only running",
         (false, None, _) => "only new",
     };
-    let row = |sign: char, row: &Option<Value>| row.as_ref().map(|row| format!("  {sign} {row}"));
+    let row = |sign: char, row: &Option<Value>| {
+        row.as_ref().map(|row| format!("  {sign} {}", on_one_line(&row.to_string())))
+    };
     let heading = format!("micro-batch {}, {what}:", sample.batch_id);
     [Some(heading), row('-', &sample.running), row('+', &sample.new)].into_iter().flatten().collect()
 }

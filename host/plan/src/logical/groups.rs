@@ -262,5 +262,18 @@ fn shown(value: &Value) -> String {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     };
-    format!("{kind} (checksum {:08x})", crc32fast::hash(value.to_string().as_bytes()))
+    format!("{kind} (checksum {:08x})", crc32fast::hash(sorted(value).to_string().as_bytes()))
+}
+
+/// The same whatever the order of its keys.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<_, _> =
+                fields.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        value => value.clone(),
+    }
 }

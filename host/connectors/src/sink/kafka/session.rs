@@ -171,11 +171,11 @@ impl Session {
         }
     }
 
-    /// Waits for deliveries; whether all messages are delivered.
-    pub(super) fn deliver(&self) -> Result<bool, Failure> {
-        let are_delivered = self.producer.context().wait_for_delivery(TURN);
+    /// Waits for deliveries for a while; how many messages are not delivered yet.
+    pub(super) fn deliver(&self) -> Result<usize, Failure> {
+        let outstanding = self.producer.context().wait_for_delivery(TURN);
         self.check_delivered()?;
-        Ok(are_delivered)
+        Ok(outstanding)
     }
 
     /// The first message that was not delivered.

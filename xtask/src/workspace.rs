@@ -15,7 +15,9 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn find() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        // Cargo says where it was called; another checkout with the same target folder may have built this program.
+        let called = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let manifest = called.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).join("Cargo.toml");
         let output = Command::new("cargo")
             .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
             .arg(&manifest)

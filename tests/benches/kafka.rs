@@ -185,9 +185,7 @@ fn latency(kafka: &Kafka, folder: &Path, delivery: Option<&str>) -> Result<Vec<u
             format!("subscribe: {input}, starting_offsets: earliest, schema: 'sent_us long, text string'");
         let sink = format!("topic: {output}, delivery: {delivery}");
         let file = pipeline(kafka, &folder.join("run"), &source, "  - filter: sent_us >= 0\n", &sink)?;
-        Pelton::new(["run", "--progress", "json"])?
-            .arg(file)
-            .start_telling(std::fs::File::create(format!("/tmp/s5_progress_{delivery}.log"))?)
+        Pelton::new(["run"])?.arg(file).start()
     });
     let mut running = running.transpose()?;
     let over = AtomicBool::new(false);

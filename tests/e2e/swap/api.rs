@@ -260,7 +260,7 @@ fn a_hundred_kills_among_swaps_leave_what_the_log_says() -> Result<()> {
     let (files, kills) = killed(folder, 100, (200..600, 0..400), ask)?;
     let changes = is_as_the_log_says(folder, &marks, files)?;
     println!("{kills} kills, {changes} changes of the version, {} micro-batches", entries(folder)?.len());
-    ensure!(changes > 0, "no swap came through");
+    ensure!(changes > 10, "only {changes} swaps came through");
     Ok(())
 }
 

@@ -38,12 +38,18 @@ fn of(lines: &[Value], what: &str) -> Vec<Value> {
 
 /// Numbers to 23, four a micro-batch, through `even` of a plugin.
 fn evens(folder: &Path) -> Result<PathBuf> {
-    let shown = folder.display();
-    std::fs::create_dir_all(folder.join("in"))?;
+    let path = evens_pipeline(folder)?;
     for file in 0..6 {
         let lines: String = (0..4).map(|n| format!("{{\"n\": {}}}\n", file * 4 + n)).collect();
         std::fs::write(folder.join(format!("in/{file}.jsonl")), lines)?;
     }
+    Ok(path)
+}
+
+/// The even ones of the numbers in `in/`, a file a micro-batch.
+pub(crate) fn evens_pipeline(folder: &Path) -> Result<PathBuf> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder.join("in"))?;
     let path = folder.join("evens.yaml");
     std::fs::write(
         &path,

@@ -3,6 +3,7 @@
 
 use super::api::{command, is_as_the_log_says, killed, says, swap, swapping, two_versions, version};
 use super::running::{Run, add, entries, pipeline, put, row, rows};
+use crate::replay::evens_pipeline;
 use anyhow::{Context, Result, ensure};
 use pelton_checkpoint::plugins::digest;
 use pelton_tests::{Finished, Pelton, plugin};
@@ -179,23 +180,6 @@ fn a_version_that_fails_beside_the_query_harms_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Even numbers by a plugin, four a micro-batch.
-fn evens(folder: &Path) -> Result<PathBuf> {
-    let shown = folder.display();
-    std::fs::create_dir_all(folder.join("in"))?;
-    let file = folder.join("evens.yaml");
-    std::fs::write(
-        &file,
-        format!(
-            "name: evens\nplugins: {{p: '{}'}}\nsources:\n  numbers: {{connector: file, path: '{shown}/in/*.jsonl', format: json, \
-             schema: 'n long', max_files_per_trigger: 1}}\nsteps: [{{plugin: p.even}}]\nsink: {{connector: file, path: \
-             '{shown}/out', format: json}}\ncheckpoint: '{shown}/checkpoint'\n",
-            plugin("conformance.wasm")?.display()
-        ),
-    )?;
-    Ok(file)
-}
-
 fn add_numbers(folder: &Path, file: u32) -> Result<()> {
     let lines: String = (0..4).map(|n| format!("{{\"n\": {}}}\n", file * 4 + n)).collect();
     put(&folder.join(format!("in/{file}.jsonl")), lines.as_bytes())?;
@@ -206,7 +190,7 @@ fn add_numbers(folder: &Path, file: u32) -> Result<()> {
 fn the_report_says_what_differs_as_a_replay_does() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
-    let file = evens(folder)?;
+    let file = evens_pipeline(folder)?;
     let _run = Run::start(&file, folder)?;
     add_numbers(folder, 0)?;
     let new = format!("p={}", plugin("failing.wasm")?.display());

@@ -39,7 +39,7 @@ use reader::{Reader, Reading, lost, spans};
 use records::Records;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
@@ -50,8 +50,6 @@ const DISCOVERY_OF_ALL_MS: i64 = 10_000;
 /// How often it is asked whether a partition is really gone.
 const GONE_TRIES: u32 = 4;
 const GONE_PAUSE: Duration = Duration::from_millis(500);
-/// How long a reader that has given all may take to let go.
-const READER_PATIENCE: Duration = Duration::from_millis(100);
 /// Blocks that wait to be taken.
 const BLOCKS_AHEAD: usize = 2;
 
@@ -66,6 +64,8 @@ pub struct KafkaSource {
     status: Arc<Status>,
     /// Offsets that were gone before they were read, since somebody asked.
     lost: Arc<AtomicU64>,
+    /// The timestamp of a record that was read lately.
+    reached_ms: Arc<AtomicI64>,
     reader: Arc<SyncMutex<Reader>>,
     state: Mutex<State>,
 }
@@ -100,7 +100,7 @@ impl KafkaSource {
         options.check()?;
         let layout = Layout::new(name, options, None)?;
         let status = Arc::new(Status::new(options.client.place()?));
-        let lost = Arc::<AtomicU64>::default();
+        let (lost, reached_ms) = (Arc::<AtomicU64>::default(), Arc::new(AtomicI64::new(-1)));
         let reading = Reading {
             config: options.client.config(
                 &[
@@ -123,6 +123,7 @@ impl KafkaSource {
             min_partitions: options.min_partitions,
             broker_timeout: options.client.broker_timeout,
             lost: Arc::clone(&lost),
+            reached_ms: Arc::clone(&reached_ms),
         };
         let mut reader = Reader::new(reading);
         reader.with_headers = layout.has_headers();
@@ -134,6 +135,7 @@ impl KafkaSource {
             log,
             status,
             lost,
+            reached_ms,
             reader: Arc::new(SyncMutex::new(reader)),
             state: Mutex::default(),
         })
@@ -503,7 +505,8 @@ impl Source for KafkaSource {
         self.layout.alone().map(|decoder| again(decoder, records))
     }
 
-    /// What was there beyond when partitions were last looked at; the oldest of what was fetched ahead. (Spark's `avgOffsetsBehindLatest` is a mean of it.)
+    /// What was there beyond when partitions were last looked at; the oldest of what was fetched ahead, or what is read
+    /// at the moment. (Spark's `avgOffsetsBehindLatest` is a mean of it.)
     async fn backlog(&self, position: Option<&Offset>) -> Option<Backlog> {
         let state = self.state.lock().await;
         let position = match position {
@@ -514,7 +517,11 @@ impl Source for KafkaSource {
             position.get(at).map_or(0, |reached| u64::try_from(end.saturating_sub(*reached)).unwrap_or(0))
         };
         let records = state.ends.iter().map(behind).sum();
-        let oldest_ms = self.reader.try_lock_for(READER_PATIENCE).and_then(|mut reader| reader.next_ms());
+        // Never waited for: it may be at work until somebody takes what it has read.
+        let oldest_ms = match self.reader.try_lock() {
+            Some(mut reader) => reader.next_ms(),
+            None => Some(self.reached_ms.load(Relaxed)).filter(|ms| *ms >= 0),
+        };
         Some(Backlog { records: Some(records), oldest_ms, ..Backlog::default() })
     }
 

@@ -18,7 +18,7 @@ use pelton_core::{Error, Interval, Result};
 use rdkafka::ClientConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
@@ -69,6 +69,9 @@ pub(super) struct Reading {
     pub(super) broker_timeout: Option<Interval>,
     /// Offsets that were gone before they were read, since somebody asked.
     pub(super) lost: Arc<AtomicU64>,
+    /// The timestamp of a record that was given out lately, for those who ask while the reader is at work; negative: it has
+    /// none.
+    pub(super) reached_ms: Arc<AtomicI64>,
 }
 
 /// Reads micro-batches, one after the other.
@@ -126,7 +129,7 @@ impl Reader {
             let mut records = Records::new(at, self.with_headers);
             for end in cuts(span.from.offset, span.end, total, parts) {
                 let ended = self.read_to(cluster, at, end, &mut records, to)?;
-                let sent = records.is_empty() || to.blocking_send(Ok(records.take())).is_ok();
+                let sent = records.is_empty() || self.give(&mut records, to);
                 if !sent || matches!(ended, End::Unwanted) {
                     return Ok(());
                 }
@@ -197,7 +200,7 @@ impl Reader {
                         self.reading.status.back();
                     }
                     silence = Silence::default();
-                    if records.is_full() && to.blocking_send(Ok(records.take())).is_err() {
+                    if records.is_full() && !self.give(records, to) {
                         return Ok(End::Unwanted);
                     }
                 }
@@ -213,6 +216,13 @@ impl Reader {
                 Step::Failed(failure) => self.told(failure)?,
             }
         }
+    }
+
+    /// Gives out what was read; whether somebody wants it.
+    fn give(&self, records: &mut Records, to: &Sender<Result<Records>>) -> bool {
+        let first = records.records.first();
+        self.reading.reached_ms.store(first.map_or(-1, |record| record.timestamp_ms), Relaxed);
+        to.blocking_send(Ok(records.take())).is_ok()
     }
 
     /// Nothing has come: perhaps there is nothing more before the end.

@@ -25,6 +25,9 @@ const COORDINATOR: Duration = Duration::from_secs(10);
 /// How often a topic is asked for that the brokers may be making.
 const TOPIC_TRIES: u32 = 10;
 const TOPIC_PAUSE: Duration = Duration::from_millis(200);
+/// How often messages that are delivered are looked for that are still held.
+const LETTING_GO_TRIES: u32 = 1_000;
+const LETTING_GO_PAUSE: Duration = Duration::from_micros(50);
 
 /// What was noted last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,7 +206,19 @@ impl Session {
         if self.notes.is_none() {
             return Ok(());
         }
+        self.let_go();
         self.producer.commit_transaction(COORDINATOR).map_err(|e| self.failed(&e, "committing a transaction"))
+    }
+
+    /// Waits until the thread that hears of deliveries has let go of the last, moments after it was told of it. Until then
+    /// a commit would poll beside it, in vain, for a tenth of a second.
+    fn let_go(&self) {
+        for _ in 0..LETTING_GO_TRIES {
+            if self.producer.in_flight_count() == 0 {
+                break;
+            }
+            std::thread::sleep(LETTING_GO_PAUSE);
+        }
     }
 
     /// Gives up what was begun, if that can be said; otherwise the next producer does so, or time.

@@ -38,8 +38,8 @@ const QUERIES: [(&str, &str); 3] = [
 const LATENCY_RATE: u64 = 10_000;
 const PIECES_PER_SECOND: u64 = 1_000;
 /// The broker's code is compiled meanwhile.
-const WARM_UP: Duration = Duration::from_secs(6);
-const MEASURED: Duration = Duration::from_secs(10);
+const WARM_UP: Duration = Duration::from_secs(20);
+const MEASURED: Duration = Duration::from_secs(20);
 
 fn main() -> Result<()> {
     let rows = number("--rows", 1_000_000)?;

@@ -4,7 +4,8 @@
 //! A micro-batch that changed state writes one file, `deltas/N-CRC32`: each key that it changed with its value now, or the
 //! range of keys that it removed, and in addition a piece of the *sweep*: the entries of a range of keys as they are,
 //! changed or not. The sweep goes round through all keys, shard by shard and table by table, a piece with every file;
-//! as much as the micro-batch changed, and at least what takes it round in [`SWEEP_FILES_MAX`] files. So the state of
+//! as much as the micro-batch changed, and at least what takes it round in [`SWEEP_FILES`] files, or, once such a piece
+//! is no longer small, in [`SWEEP_FILES_MAX`]. So the state of
 //! a commit is what comes out of replaying the files since the beginning of the last complete sweep. There are no
 //! snapshots that would have to be written in one go, no file but one a micro-batch, and what that costs follows what
 //! it changed. The complete sweep before the last one is kept, too, for the case of damage: all files that are kept
@@ -50,8 +51,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// A sweep is complete after at most about as many files.
-pub const SWEEP_FILES_MAX: u64 = 1024;
-/// A piece of a sweep has at least as many bytes, if there are any.
+const SWEEP_FILES_MAX: u64 = 4096;
+/// And after so many if that takes only small pieces.
+const SWEEP_FILES: u64 = 1024;
+/// What is a small piece of a sweep: writing it takes no longer than what a micro-batch does anyhow.
+const SWEEP_BYTES: u64 = 16 << 10;
+/// A piece has at least as many bytes, if there are any.
 const SWEEP_BYTES_MIN: u64 = 4096;
 
 /// A [`StateStore`] whose commits are in a checkpoint.
@@ -153,8 +158,7 @@ impl CheckpointedStateStore {
             return Ok(None);
         }
         let changed = changes.iter().flatten().map(|(_, _, changes)| changes.bytes()).sum();
-        let budget = self.tables.bytes().div_ceil(SWEEP_FILES_MAX).max(changed);
-        let (piece, at) = self.piece(budget.max(SWEEP_BYTES_MIN), &changes)?;
+        let (piece, at) = self.piece(sweep_bytes(self.tables.bytes(), changed), &changes)?;
         let header = Header {
             batch: batch_id,
             previous: self.last,
@@ -208,6 +212,12 @@ impl CheckpointedStateStore {
         }
         Ok((section, None))
     }
+}
+
+/// How many bytes the next piece of a sweep has, given those of the state and of what the micro-batch changed.
+fn sweep_bytes(state: u64, changed: u64) -> u64 {
+    let small = state.div_ceil(SWEEP_FILES).clamp(SWEEP_BYTES_MIN, SWEEP_BYTES);
+    state.div_ceil(SWEEP_FILES_MAX).max(small).max(changed)
 }
 
 /// A table of a shard, its name and what changed in it.

@@ -19,7 +19,7 @@ mod tables;
 mod threads;
 mod varint;
 
-pub use checkpointed::{CheckpointedStateStore, SWEEP_FILES_MAX};
+pub use checkpointed::CheckpointedStateStore;
 pub use forked::{ForkedStateStore, differing_entries};
 pub use memory::MemoryStateStore;
 pub use options::StateOptions;

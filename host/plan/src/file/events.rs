@@ -27,7 +27,8 @@ pub struct WatermarkSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
-    /// Memory for the state of this query, for example `2GiB`. Unless said: `1GiB`.
+    /// Memory for the state of this query, for example `2GiB`. Unless said: a quarter of what the machine has, or the limit of
+    /// the control group that the process is in.
     pub memory: Option<ByteSize>,
     /// A directory for what does not fit; it is worth nothing after the run. Unless said: the system's for temporary files.
     pub directory: Option<String>,

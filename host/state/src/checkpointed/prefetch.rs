@@ -10,7 +10,7 @@ use pelton_core::{BatchId, FileManager, Result};
 use std::sync::Arc;
 
 /// As many files are read at a time.
-const FILES_MAX: usize = 16;
+const FILES_MAX: usize = 32;
 /// A file by its micro-batch and path.
 type Name = (BatchId, String);
 type Read = (Name, Result<Option<Bytes>>);

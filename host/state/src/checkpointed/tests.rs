@@ -179,10 +179,7 @@ fn run_with(fault: Option<Fault>, batches: &[Vec<Change>]) -> u64 {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
+#[test]
 fn pieces_of_a_sweep_are_small_as_long_as_that_takes_not_too_many_files() {
     assert_eq!(sweep_bytes(0, 0), SWEEP_BYTES_MIN);
     assert_eq!(sweep_bytes(8 << 20, 0), (8 << 20) / SWEEP_FILES);
@@ -191,7 +188,10 @@ fn pieces_of_a_sweep_are_small_as_long_as_that_takes_not_too_many_files() {
     assert_eq!(sweep_bytes(1 << 30, 1 << 20), 1 << 20, "what changed pays for as much");
 }
 
-#[test]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
     fn whatever_file_operation_fails_the_state_is_that_of_the_last_commit(batches in batches()) {
         for at in 1..=run_with(None, &batches) {
             for (after_effect, crash) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -1,7 +1,7 @@
 //! Runs that go wrong, run together, or run as one batch, with the real binary.
 
 use anyhow::{Context, Result, ensure};
-use pelton_tests::{Finished, Pelton, committed_rows, plugin};
+use pelton_tests::{Finished, Pelton, committed_rows, pelton_binary, plugin};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -218,7 +218,8 @@ fn a_second_signal_ends_a_run_whose_reader_does_not_read() -> Result<()> {
     std::fs::write(folder.path().join("in/0.jsonl"), lines)?;
     let file = pipeline(folder.path(), "one", "sink: {connector: console, format: json}")?;
     let (reader, writer) = std::io::pipe()?;
-    let mut blocked = run(&file)?.start_to(writer, Stdio::null())?;
+    let told_to = std::fs::File::create(folder.path().join("stderr"))?;
+    let mut blocked = run(&file)?.start_to(writer, told_to)?;
     let begun = folder.path().join("checkpoint-one/offsets/0");
     let patience = Instant::now() + Duration::from_secs(60);
     while !begun.is_file() && Instant::now() < patience {
@@ -242,7 +243,9 @@ fn a_second_signal_ends_a_run_whose_reader_does_not_read() -> Result<()> {
     drop(reader);
     told?;
     ensure!(waits, "the first signal lets the micro-batch come to its end");
-    ensure!(ended.and_then(|status| status.code()) == Some(0), "{ended:?}");
+    ensure!(ended.and_then(|status| status.code()) == Some(143), "{ended:?}");
+    let told = std::fs::read_to_string(folder.path().join("stderr"))?;
+    ensure!(told.contains("micro-batch 0 is abandoned; a new start runs it again"), "{told}");
     ensure!(!folder.path().join("checkpoint-one/commits/0").exists(), "it is run again at the next start");
     Ok(())
 }
@@ -258,5 +261,24 @@ fn a_run_goes_on_when_nobody_reads_what_it_tells() -> Result<()> {
     let run = run(&file)?.args(told).env("PELTON_LOG", "debug").start_to(Stdio::null(), writer)?.wait()?;
     ensure!(run.code() == Some(0), "{run}");
     ensure!(committed_rows(&folder.path().join("out-one"))?.len() == 30);
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn rows_for_a_closed_stdout_are_not_lost_in_silence() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    numbers(folder.path())?;
+    let file = pipeline(folder.path(), "one", "sink: {connector: console, format: json}")?;
+    let told = |redirected: &str| -> Result<String> {
+        let script = format!("exec \"$0\" run \"$1\" --batch {redirected}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).arg(pelton_binary()?).arg(&file).env_remove("PELTON_LOG");
+        Ok(String::from_utf8(shell.output()?.stderr)?)
+    };
+    let closed = told(">&-")?;
+    ensure!(closed.contains("stdout is closed: the rows"), "{closed}");
+    let unwanted = told("> /dev/null")?;
+    ensure!(!unwanted.contains("stdout"), "{unwanted}");
     Ok(())
 }

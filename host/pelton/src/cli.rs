@@ -32,7 +32,8 @@ use std::path::PathBuf;
   pelton plugin new my-plugin --lang rust        start a plugin
   cat rows.jsonl | pelton pipe my-plugin.wasm    run it as a Unix filter
 
-Exit codes: 0 done, 1 the query or the data failed, 2 the request was wrong."
+Exit codes: 0 done, 1 the query or the data failed, 2 the request was wrong,
+130 and 143 a second Ctrl-C or SIGTERM ended a run at once."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -188,7 +189,8 @@ pub(crate) struct ExplainArgs {
   pelton run pipeline.yaml --batch --set sink.connector=console
   pelton run a.yaml b.yaml --progress json 2> progress.jsonl
 
-Ctrl-C finishes the micro-batch under way and commits it; a second Ctrl-C ends at once.")]
+Ctrl-C finishes the micro-batch under way and commits it; a second Ctrl-C ends at once, with
+exit code 130 (a second SIGTERM: 143); a new start runs that micro-batch again.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) pipeline: PipelineArgs,

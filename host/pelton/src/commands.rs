@@ -23,7 +23,22 @@ use std::io::Write;
 
 /// Writes a line of data to stdout. That nobody reads on is no error: the reader has had enough.
 pub(crate) fn print_line(line: &str) -> Result<()> {
-    written(writeln!(std::io::stdout().lock(), "{line}")).map(|_| ())
+    print_text(&format!("{line}\n")).map(|_| ())
+}
+
+/// Writes text to stdout as it is, at once. False if nobody reads it any more.
+pub(crate) fn print_text(text: &str) -> Result<bool> {
+    let mut stdout = std::io::stdout().lock();
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Whether stdout was closed when the program started. It is then `/dev/null`, opened for reading, too: as few others
+/// have it (a shell's `> /dev/null` opens it for writing).
+pub(crate) fn stdout_was_closed() -> bool {
+    let is_null = std::fs::read_link("/proc/self/fd/1").is_ok_and(|target| target.as_os_str() == "/dev/null");
+    let described = std::fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
+    let flags = described.lines().find_map(|line| line.strip_prefix("flags:"));
+    is_null && flags.is_some_and(|flags| flags.ends_with('2'))
 }
 
 /// A text of unknown origin on one line: a terminal would obey what controls it.

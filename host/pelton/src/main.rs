@@ -1,7 +1,7 @@
 //! `pelton`: the command line. This file shows the whole program; each command is a module of its own.
 //!
 //! Data goes to stdout, everything else to stderr. Exit code 0: done; 1: the query or the data failed;
-//! 2: the request was wrong.
+//! 2: the request was wrong; 130 and 143: a second SIGINT or SIGTERM ended a run at once.
 
 mod api;
 mod assembly;
@@ -25,7 +25,14 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // The help and the version are what was asked for.
+        Err(asked) if !asked.use_stderr() => {
+            return report::exit_code(commands::written(asked.print()).map(|_| ()));
+        }
+        Err(wrong) => wrong.exit(),
+    };
     logging::start(&cli.logging, !matches!(cli.command, Command::Test(_)));
     let done = match cli.command {
         Command::Run(arguments) => {

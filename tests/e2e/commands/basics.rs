@@ -52,3 +52,24 @@ fn every_shell_gets_its_completions() -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_told_and_a_reader_who_leaves_is_no_failure() -> Result<()> {
+    for command in
+        [&["completions", "bash"][..], &["--help"], &["run", "--help"], &["--version"], &["schema"]]
+    {
+        let folder = tempfile::tempdir()?;
+        let told = folder.path().join("stderr");
+        let full = std::fs::File::options().write(true).open("/dev/full")?;
+        let pelton = || Pelton::new(command.iter().copied());
+        let code = pelton()?.start_to(full, std::fs::File::create(&told)?)?.wait()?.code();
+        let told = std::fs::read_to_string(told)?;
+        ensure!(code == Some(1) && told.contains("cannot write to stdout"), "{command:?}: {code:?}, {told}");
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let code = pelton()?.start_to(writer, std::process::Stdio::null())?.wait()?.code();
+        ensure!(code == Some(0), "{command:?}: {code:?}");
+    }
+    Ok(())
+}

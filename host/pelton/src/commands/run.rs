@@ -1,10 +1,11 @@
 //! `pelton run`: queries until they end or a signal comes.
 
 mod line;
+mod signals;
 
 pub(crate) use line::above;
 
-use crate::api::{Api, Registry, Running};
+use crate::api::{Api, QueryState, Registry, Running};
 use crate::assembly::{self, Assembly, Planned, RunOptions};
 use crate::cli::{Reporting, RunArgs};
 use crate::report::{self, say};
@@ -15,6 +16,7 @@ use pelton_core::{Error, Plugin, Result};
 use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunEnd, RunSummary, Waits};
 use pelton_plan::PipelineFile;
 use pelton_plan::file::SinkSpec;
+use signals::EndedBy;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ use std::time::Duration;
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Plans all files before the first query starts; then they run side by side, and one that fails does not end the
-/// others. The first failed query of the command line decides the exit code.
+/// others. The first failed query of the command line decides the exit code, then a signal that abandoned a micro-batch.
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let files = assembly::read(&arguments.pipeline)?;
     let assembly = Arc::new(Assembly::new(&arguments.pipeline, &files)?.with_reset(reset(arguments)));
@@ -49,7 +51,11 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
             running.uses(plan.plugins());
             planned.push(plan);
         }
-        tokio::spawn(end_on_signals(control));
+        let ended_by = EndedBy::default();
+        tokio::spawn(ended_by.clone().pass_on(control));
+        if prints(&files) && super::stdout_was_closed() {
+            tracing::warn!("stdout is closed: the rows that the sink `console` prints are lost");
+        }
         let in_place = arguments.progress.is_none() && shows_lines(&files);
         let mut queries = Vec::with_capacity(files.len());
         for ((file, running), planned) in files.iter().zip(registry.queries()).zip(planned) {
@@ -80,7 +86,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         if let Some(api) = api {
             api.close().await;
         }
-        failed.map_or(Ok(ExitCode::SUCCESS), |error| Ok(report::code_of(&error)))
+        let aborted = registry.queries().iter().any(|running| running.state() == QueryState::Aborted);
+        let signalled = aborted.then(|| ended_by.exit_code()).flatten();
+        Ok(failed.map_or(signalled.unwrap_or(ExitCode::SUCCESS), |error| report::code_of(&error)))
     });
     // Whatever still waits for a reader or a cluster is waited for no longer.
     runtime.shutdown_timeout(AFTERMATH);
@@ -155,6 +163,9 @@ async fn run_query(
         ended => ended,
     };
     line.iter().for_each(ProgressLine::clear);
+    if ended.is_ok() && done.end == RunEnd::Aborted {
+        warn_of_abort(running);
+    }
     running.ended(match &ended {
         Ok(()) => Ok(&done),
         Err(failed) => Err(failed),
@@ -171,38 +182,31 @@ async fn run_query(
     ended.inspect_err(report::print)
 }
 
-/// The first signal asks for the end after the running micro-batch, the second ends at once.
-async fn end_on_signals(control: RunControl) {
-    if wait_for_signal().await.is_err() {
-        tracing::warn!("signals cannot be received; the query can only be killed");
-        return;
+/// That a query was told to end at once, and what a new start does.
+fn warn_of_abort(running: &Running) {
+    let seen = running.seen();
+    // Between the commit and the next micro-batch nothing is under way.
+    let abandoned = seen.running_batch.filter(|batch| seen.last_committed != Some(*batch));
+    let name = running.name.as_str();
+    match (abandoned, &running.checkpoint) {
+        (Some(batch), Some(_)) => {
+            tracing::warn!(query = %name, "micro-batch {batch} is abandoned; a new start runs it again");
+        }
+        (Some(batch), None) => {
+            tracing::warn!(query = %name, "micro-batch {batch} is abandoned; without a checkpoint a new start reads all anew");
+        }
+        (None, _) => tracing::warn!(query = %name, "ended at once; no micro-batch was under way"),
     }
-    tracing::warn!("finishing the micro-batch; once more ends at once");
-    control.stop.cancel();
-    if wait_for_signal().await.is_ok() {
-        control.abort.cancel();
-    }
-}
-
-#[cfg(unix)]
-async fn wait_for_signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
-}
-
-#[cfg(not(unix))]
-async fn wait_for_signal() -> std::io::Result<()> {
-    tokio::signal::ctrl_c().await
 }
 
 /// Whether progress is a line that is rewritten: nothing else may write to the terminal meanwhile.
 fn shows_lines(files: &[PipelineFile]) -> bool {
-    let prints = |file: &PipelineFile| matches!(file.sink, SinkSpec::Console(_));
-    std::io::stderr().is_terminal() && !(std::io::stdout().is_terminal() && files.iter().any(prints))
+    std::io::stderr().is_terminal() && !(std::io::stdout().is_terminal() && prints(files))
+}
+
+/// Whether rows go to stdout.
+fn prints(files: &[PipelineFile]) -> bool {
+    files.iter().any(|file| matches!(file.sink, SinkSpec::Console(_)))
 }
 
 /// Words for a person, nothing for a program that did not ask.

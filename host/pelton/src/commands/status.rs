@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::print_line;
+use super::print_text;
 use crate::api::QueryStatus;
 use crate::api::client::{Client, Runs};
 use crate::cli::{StatusArgs, TableFormat};
@@ -16,18 +16,16 @@ use std::time::Duration;
 const PACE: Duration = Duration::from_secs(1);
 
 /// Takes the cursor home and clears what is there.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+const CLEAR: &str = "\x1b[H\x1b[2J\n";
 
 /// See above.
 pub(crate) fn run(arguments: &StatusArgs) -> Result<()> {
     super::runtime(Some(1))?.block_on(async {
         loop {
             let queries = chosen(asked(Runs::of(&arguments.of)?).await?, arguments.query.as_deref())?;
-            if arguments.watch && std::io::stdout().is_terminal() {
-                print_line(CLEAR)?;
-            }
-            print(&queries, arguments)?;
-            if !arguments.watch {
+            let clear = if arguments.watch && std::io::stdout().is_terminal() { CLEAR } else { "" };
+            let is_read = print_text(&format!("{clear}{}", shown(&queries, arguments)?))?;
+            if !arguments.watch || !is_read {
                 return Ok(());
             }
             tokio::time::sleep(PACE).await;
@@ -67,16 +65,16 @@ fn chosen(mut queries: Vec<QueryStatus>, name: Option<&str>) -> Result<Vec<Query
     }
 }
 
-fn print(queries: &[QueryStatus], arguments: &StatusArgs) -> Result<()> {
+/// What goes to stdout.
+fn shown(queries: &[QueryStatus], arguments: &StatusArgs) -> Result<String> {
     if arguments.format == TableFormat::Json {
         let broken = |why| Error::internal(format!("a status cannot be written as JSON: {why}"));
-        return queries
-            .iter()
-            .try_for_each(|query| print_line(&serde_json::to_string(query).map_err(broken)?));
+        let line = |query| Ok(format!("{}\n", serde_json::to_string(query).map_err(broken)?));
+        return queries.iter().map(line).collect();
     }
-    match queries.is_empty() {
-        true => report::say("no query is running"),
-        false => print_line(&table::words(queries, arguments.query.is_some()))?,
+    if queries.is_empty() {
+        report::say("no query is running");
+        return Ok(String::new());
     }
-    Ok(())
+    Ok(format!("{}\n", table::words(queries, arguments.query.is_some())))
 }

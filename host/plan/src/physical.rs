@@ -18,7 +18,9 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use pelton_core::{OutputMode, Result, ScalarFunction, TransformFunction, Trigger, WatermarkInfo};
+use pelton_core::{
+    Error, ErrorKind, OutputMode, Result, ScalarFunction, TransformFunction, Trigger, WatermarkInfo,
+};
 use std::sync::Arc;
 
 /// A query made ready to run.
@@ -173,7 +175,16 @@ impl Stretch {
                 futures::executor::block_on(state.query_planner().create_physical_plan(&plan, state))
             })
             .and_then(strict_arithmetic);
-        let plan = planned.map_err(|e| crate::sql::evaluation_error(&e))?;
+        let plan = planned.map_err(|e| {
+            let told = crate::sql::evaluation_error(&e);
+            match told.kind() {
+                // There are no rows yet.
+                ErrorKind::Data => {
+                    Error::invalid(format!("{}: {}", self.operators.join(", "), told.message()))
+                }
+                _ => told,
+            }
+        })?;
         Ok(NativeRun {
             operators: self.operators,
             texts: self.texts,

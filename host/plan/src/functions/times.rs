@@ -104,7 +104,10 @@ fn time_and_pattern(function: &Function, types: &[DataType]) -> Result<Vec<DataT
     let first = match &types[0] {
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => instant(function),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => DataType::Utf8,
-        other => return failed(format!("{}() takes text or a time, not {other}", function.name)),
+        other => {
+            let found = pelton_core::types::type_name(other);
+            return failed(format!("{}() takes text or a time, not {found}", function.name));
+        }
     };
     Ok([first, DataType::Utf8].into_iter().take(types.len()).collect())
 }

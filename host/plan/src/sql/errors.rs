@@ -1,8 +1,9 @@
 //! From what the parser and DataFusion say to one message at its place in the pipeline file.
 
+use super::constants::FailedConstant;
 use super::mismatch;
 use crate::file::{SourceText, Span};
-use crate::functions::plugin::FailedCall;
+use crate::functions::{self, plugin::FailedCall};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
@@ -85,17 +86,51 @@ impl Placed<'_> {
     /// An error about types that do not fit, at the function or operator that says so.
     fn mismatch(&self, mismatch: mismatch::Mismatch) -> Error {
         let Some(word) = mismatch.at else { return self.error(mismatch.what) };
-        // `year(x)` is a call of `date_part`.
-        let written = super::rewrite::DATE_PARTS.iter().find(|part| self.position_of(part).is_some());
-        let (word, what) = match written {
-            Some(written) if word == "date_part" => {
-                ((*written).to_owned(), mismatch.what.replacen("date_part", written, 1))
-            }
-            _ => (word, mismatch.what),
-        };
-        match self.position_of(&word).or_else(|| self.position_of_operator(&word)) {
-            Some(offset) => self.error_at(offset, word.chars().count(), what),
+        let written = self.written(&word);
+        let what = mismatch.what.replacen(&word, written, 1);
+        match self.position_of(written).or_else(|| self.position_of_operator(written)) {
+            Some(offset) => self.error_at(offset, written.chars().count(), what),
             None => self.error(what),
+        }
+    }
+
+    /// How the text names what is planned as another function: `year(x)` is a call of `date_part`.
+    fn written<'n>(&self, planned: &'n str) -> &'n str {
+        let parts = super::rewrite::DATE_PARTS.iter().map(|part| (*part, "date_part"));
+        let others = functions::ALIASES.iter().copied().chain([("date", "to_date")]);
+        let mut names = parts.chain(others).filter(|(_, name)| *name == planned).map(|(spark, _)| spark);
+        match self.position_of(planned) {
+            Some(_) => planned,
+            None => names.find(|name| self.position_of(name).is_some()).unwrap_or(planned),
+        }
+    }
+
+    /// An error whose message begins with the function that it is about, as `date() takes …`.
+    fn function_error(&self, message: String) -> Error {
+        let name = message.split_once("()").map(|(name, _)| name.to_owned());
+        match name.filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')) {
+            Some(name) => self.mismatch(mismatch::Mismatch { what: message, at: Some(name) }),
+            None => self.error(message),
+        }
+    }
+
+    /// An error about a constant, at the literal if it stands at one place.
+    pub(super) fn constant_error(&self, failed: &FailedConstant) -> Error {
+        let what = evaluation_error(&failed.error).message().to_owned();
+        let what = match what.split_once("()") {
+            Some((function, said)) => format!("{}(){said}", self.written(function)),
+            None => what,
+        };
+        let is_it = |token: &Token| match (token, &failed.literal) {
+            (Token::SingleQuotedString(text) | Token::DoubleQuotedString(text), Some(literal)) => {
+                text == literal
+            }
+            (Token::Number(text, _), Some(literal)) => text == literal,
+            _ => false,
+        };
+        match (self.positions(is_it).as_slice(), &failed.literal) {
+            ([only], Some(literal)) => self.error_at(*only, literal.chars().count(), what),
+            _ => self.error(what),
         }
     }
 
@@ -126,7 +161,7 @@ impl Placed<'_> {
                             (None, Some(name)) => {
                                 self.error_at_name(name, format!("there is no type '{name}'"))
                             }
-                            (None, None) => self.error(message),
+                            (None, None) => self.function_error(mismatch::without_debug(&message)),
                         },
                     },
                 }
@@ -145,7 +180,11 @@ impl Placed<'_> {
                     None => String::new(),
                 };
                 let message = format!("there is no column '{name}'{hint}");
-                self.error_at_name(name, message).hint(format!("the columns are {}", columns(&names, input)))
+                let hint = match names.is_empty() {
+                    true => "a SELECT without FROM has no columns; add FROM input".to_owned(),
+                    false => format!("the columns are {}", columns(&names, input)),
+                };
+                self.error_at_name(name, message).hint(hint)
             }
             SchemaError::AmbiguousReference { field } => {
                 let message = format!("'{}' is the name of more than one column here", field.name());
@@ -182,9 +221,6 @@ fn ungrouped(message: &str) -> Option<String> {
 
 /// The names with their types, where the step's input has them.
 fn columns(names: &[&str], input: &Schema) -> String {
-    if names.is_empty() {
-        return "none".into();
-    }
     let one = |name: &&str| match input.column_with_name(name) {
         Some((_, field)) => format!("{name}: {}", type_name(field.data_type())),
         None => (*name).to_owned(),
@@ -204,13 +240,15 @@ fn root(error: &DataFusionError) -> &DataFusionError {
 fn first_line(error: &DataFusionError) -> String {
     let text = error.strip_backtrace();
     let text = text.lines().next().unwrap_or_default();
-    const PREFIXES: [&str; 8] = [
+    const PREFIXES: [&str; 10] = [
         "Error during planning: ",
         "This feature is not implemented: ",
         "Execution error: ",
         "Invalid or Unsupported Configuration: ",
         "Arrow error: ",
         "Cast error: ",
+        "Compute error: ",
+        "Parser error: ",
         "External error: ",
         "Optimizer rule 'simplify_expressions' failed: ",
     ];
@@ -253,5 +291,11 @@ pub fn evaluation_error(error: &DataFusionError) -> Error {
         _ => ErrorKind::Data,
     };
     let said = first_line(root(error));
-    Error::new(kind, mismatch::of_cast(&said).unwrap_or(said))
+    let said = match said.as_str() {
+        "Divide by zero error" => {
+            "division by zero; use try_divide() or try_mod() to get NULL instead".to_owned()
+        }
+        _ => mismatch::of_cast(&said).unwrap_or(said),
+    };
+    Error::new(kind, said)
 }

@@ -27,8 +27,12 @@ struct Form {
 /// What makes types fit.
 const REMEDY: &str = "CAST one of them";
 
+/// How an interval looks.
+const AN_INTERVAL: &str =
+    "for example INTERVAL '10' MINUTE; make_dt_interval(days, hours, mins, secs) makes one of columns";
+
 static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
-    let forms: [(&str, Sentence); 13] = [
+    let forms: [(&str, Sentence); 21] = [
         (r"^Cannot coerce arithmetic expression (.+) ([-+*/%]) (.+) to valid types", |found| {
             let (left, op, right) = (of_type(&found[1]), &found[2], of_type(&found[3]));
             at(op, format!("{op} does not take {left} and {right}; {REMEDY}"))
@@ -79,6 +83,31 @@ static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
         (r"Aggregate function calls cannot be nested: '(\w+)", |found| {
             at(&found[1], "an aggregate function cannot stand inside another".to_owned())
         }),
+        (r"^(\w+) expected a list as first argument, got (.+)$", |found| {
+            at(&found[1], format!("{}() takes an array, not {}", &found[1], of_type(&found[2])))
+        }),
+        (r"^Substring without for/from", |_| {
+            at("substring", "substring() takes 2 or 3 arguments, not 1".to_owned())
+        }),
+        (r"^Unsupported interval argument", |_| {
+            at("INTERVAL", format!("INTERVAL takes a literal, {AN_INTERVAL}"))
+        }),
+        (r"^Unsupported Interval Expression", |_| {
+            at("INTERVAL", format!("an INTERVAL has one unit and no precision, {AN_INTERVAL}"))
+        }),
+        (r#"^Invalid input syntax for type interval: "(.+)"$"#, |found| {
+            at("INTERVAL", format!("'{}' is not an interval; write it {AN_INTERVAL}", &found[1]))
+        }),
+        (r"^Unsupported ast node (?:in \w+: )?(\w+)", |found| {
+            let clause = found[1].to_uppercase();
+            at(&clause, format!("{clause} is not supported"))
+        }),
+        (r"^((?:CLUSTER|DISTRIBUTE|SORT) BY)$", |found| {
+            at(found[1].trim_end_matches(" BY"), format!("{} is not supported", &found[1]))
+        }),
+        (r"^Query (\w+) .*not implemented yet", |found| {
+            at(&found[1], format!("this is no SELECT: {} is not possible here", &found[1]))
+        }),
     ];
     let form = |(pattern, sentence): (&str, _)| Some(Form { pattern: Regex::new(pattern).ok()?, sentence });
     forms.into_iter().filter_map(form).collect()
@@ -92,6 +121,14 @@ fn at(word: &str, what: String) -> Mismatch {
 pub(super) fn sentence(message: &str) -> Option<Mismatch> {
     let form = |form: &Form| form.pattern.captures(message).map(|found| (form.sentence)(&found));
     FORMS.iter().find_map(form).or_else(|| of_function(message))
+}
+
+/// A message without the parsed SQL that it may end with in Rust's form.
+pub(super) fn without_debug(message: &str) -> String {
+    static DEBUG: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?s)[,:]?\s*(got:?\s*)?\b[A-Z]\w*(\(| \{).*\b(Span|quote_style)\b.*$").ok()
+    });
+    DEBUG.as_ref().map_or_else(|| message.to_owned(), |debug| debug.replace(message, "").into_owned())
 }
 
 /// What a cast says of a value that it cannot take.
@@ -261,6 +298,14 @@ mod tests {
     fn other_messages_stay_what_they_are() {
         assert_eq!(sentence("there is no window of 0 seconds"), None);
         assert_eq!(of_cast("overflow"), None);
+    }
+
+    #[test]
+    fn parsed_sql_is_left_out() {
+        let said =
+            "Unsupported JOIN operator Straight(Ident { value: \"s\", quote_style: None, span: Span(1) })";
+        assert_eq!(without_debug(said), "Unsupported JOIN operator");
+        assert_eq!(without_debug("a Point(1, 2) is far"), "a Point(1, 2) is far");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! they mean in Spark, and every error points into the pipeline file.
 
 mod casts;
+mod constants;
 mod dialect;
 mod errors;
 mod generators;
@@ -170,7 +171,12 @@ impl Session {
                 second.map_err(|_| sql.plan_error(error, &input.columns()))?
             }
         };
-        casts::spark_casts(analyzed, self).map_err(|e| sql.plan_error(e, &input.columns()))
+        let plan_error = |e| sql.plan_error(e, &input.columns());
+        let plan = casts::spark_casts(analyzed, self).map_err(plan_error)?;
+        match constants::failing(&plan, self).map_err(plan_error)? {
+            Some(failed) => Err(sql.constant_error(&failed)),
+            None => Ok(plan),
+        }
     }
 
     fn statement(&self, statement: &Statement, input: &Relations) -> DfResult<LogicalPlan> {
@@ -247,8 +253,20 @@ impl Session {
                 }
             };
         }
+        if let [plugin, _] = parts.as_slice() {
+            let near = did_you_mean(plugin, self.plugins.keys().map(String::as_str));
+            let near = if self.plugins.is_empty() { "; name it under plugins:" } else { near.as_str() };
+            return Some(((*plugin).to_owned(), format!("there is no plugin '{plugin}'{near}")));
+        }
         let name = parts.join(".");
         let lower = name.to_lowercase();
+        if let Some((wanted, found)) = rewrite::wrong_count(&lower, function) {
+            let what = format!(
+                "{name}() takes {wanted} argument{}, not {found}",
+                if wanted == 1 { "" } else { "s" }
+            );
+            return Some((name, what));
+        }
         if self.has_function(&lower) || KNOWN_OTHERWISE.iter().copied().flatten().any(|known| *known == lower)
         {
             return None;

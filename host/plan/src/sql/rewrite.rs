@@ -382,6 +382,20 @@ pub(super) const REPLACED: &[&str] = &[
     "date_from_unix_date",
 ];
 
+/// How many arguments a function takes that is replaced, and how many it has, if these are others.
+pub(super) fn wrong_count(name: &str, function: &Function) -> Option<(usize, usize)> {
+    let wanted = match name {
+        "equal_null" | "regexp_substr" => 2,
+        name if [CASTS, REPLACED, DATE_PARTS].iter().any(|names| names.contains(&name)) => 1,
+        _ => return None,
+    };
+    let found = match &function.args {
+        FunctionArguments::List(list) => list.args.len(),
+        _ => 0,
+    };
+    (found != wanted).then_some((wanted, found))
+}
+
 /// Whether there is a lambda: its parameters' types are fixed while it is planned, so literals must have theirs before.
 pub(super) fn has_lambda(statement: &Statement) -> bool {
     struct Lambdas;

@@ -122,6 +122,57 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
 }
 
 #[test]
+fn a_constant_that_fails_is_refused_at_its_place() {
+    let to_int = "to int; use try_cast(… AS int) to get NULL instead";
+    for (expr, column, wanted) in [
+        ("CAST('x' AS INT)", 21, format!("cannot cast 'x' {to_int}")),
+        ("INT('x')", 20, format!("cannot cast 'x' {to_int}")),
+        ("distance > 'x'", 27, format!("cannot cast 'x' {to_int}")),
+        ("CAST(10000000000 AS INT)", 21, format!("cannot cast 10000000000 {to_int}")),
+        ("CAST(concat('1', 'a') AS INT)", 28, format!("cannot cast '1a' {to_int}")),
+        ("CASE WHEN distance > 0 THEN CAST('x' AS INT) END", 49, format!("cannot cast 'x' {to_int}")),
+        (
+            "DATE('x')",
+            21,
+            "date(): 'x' is not a date; use try_cast(… AS DATE) to get NULL instead".to_owned(),
+        ),
+        ("1 + 7 / 0", 20, "division by zero; use try_divide() to get NULL instead".to_owned()),
+    ] {
+        assert_eq!(told(expr), format!("p.yaml:5:{column}: {wanted}"), "{expr}");
+    }
+    let condition = error("- filter: distance = CAST('x' AS INT)\n");
+    assert_eq!(first_line(&condition), format!("p.yaml:5:27: cannot cast 'x' {to_int}"));
+    assert_eq!(condition.kind(), pelton_core::ErrorKind::Invalid);
+    // In a branch that may never be taken, or where NULL is wanted.
+    for expr in ["CASE WHEN distance > 0 THEN 1 / 0 END", "coalesce(distance, 7 % 0)", "try_cast('x' AS INT)"]
+    {
+        assert!(schema(&format!("- sql: SELECT {expr} AS x FROM input\n")).starts_with("x: "), "{expr}");
+    }
+}
+
+#[test]
+fn nothing_is_told_in_the_words_of_the_planner() {
+    let interval = "INTERVAL takes a literal, for example INTERVAL '10' MINUTE; make_dt_interval(days, hours, mins, \
+                    secs) makes one of columns";
+    for (expr, column, wanted) in [
+        ("interval(distance)", 16, interval),
+        ("int(1, 2)", 16, "int() takes 1 argument, not 2"),
+        ("isnull()", 16, "isnull() takes 1 argument, not 0"),
+        ("year(ts, 2)", 16, "year() takes 1 argument, not 2"),
+        ("date(distance)", 16, "date() takes text or a time, not int"),
+        ("substr(carrier)", 16, "substr() takes 2 or 3 arguments, not 1"),
+        ("transform(distance, x -> x)", 16, "transform() takes an array, not int"),
+        ("g.nope(distance)", 16, "there is no plugin 'g'; name it under plugins:"),
+        ("carrier COLLATE x", 24, "COLLATE is not supported"),
+    ] {
+        assert_eq!(told(expr), format!("p.yaml:5:{column}: {wanted}"), "{expr}");
+    }
+    let bare = error("- sql: SELECT distance\n");
+    assert_eq!(first_line(&bare), "p.yaml:5:15: there is no column 'distance'");
+    assert_eq!(bare.hint_text(), Some("a SELECT without FROM has no columns; add FROM input"));
+}
+
+#[test]
 fn a_part_of_a_window_is_called_as_in_spark() {
     let sql = "SELECT window.start, window.end, count(*) AS n FROM input GROUP BY window(ts, '1 hour')";
     assert_eq!(schema(&format!("- sql: {sql}\n")), "start: timestamp, end: timestamp, n: long NOT NULL");

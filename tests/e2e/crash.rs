@@ -38,7 +38,7 @@ fn aircraft_in(folder: &Path) -> Result<Pelton> {
 /// The same with so little memory for the state that a part of it is on local disk all the time.
 fn aircraft_on_disk(folder: &Path) -> Result<Pelton> {
     Ok(aircraft_in(folder)?
-        .args(["--set", "state.memory=60KiB"])
+        .args(["--set", "state.memory=1MiB"])
         .set("state.directory", &folder.join("working-copy")))
 }
 

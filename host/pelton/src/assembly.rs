@@ -497,7 +497,7 @@ async fn state(
 pub(crate) fn state_options(file: &PipelineFile) -> StateOptions {
     let default = StateOptions::default();
     StateOptions {
-        memory_bytes_max: file.state.memory.map_or_else(memory::for_state, |size| size.0),
+        memory_bytes_max: file.state.memory.as_ref().map_or_else(memory::for_state, |size| size.value.0),
         directory: file.state.directory.as_ref().map_or(default.directory, Into::into),
     }
 }

@@ -2,7 +2,10 @@
 //! modules that export the contract under its canonical-ABI names. `host` calls it at load time. It compiles and
 //! runs nothing.
 
-use crate::contract::{CONTRACT_VERSIONS, CONTRACT_WIT, EXPORTS, PACKAGE, interface_name, parse_interface};
+use crate::contract::{
+    CONTRACT_VERSIONS, CONTRACT_WIT, EXPORTS, LENT, PACKAGE, interface_name, parse_interface,
+};
+use pelton_core::suggest::did_you_mean;
 use pelton_core::{Error, Result};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -15,6 +18,9 @@ use wasi_preview1_component_adapter_provider::{
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
+
+/// What to do with a plugin that wants more than there is.
+const NEWER: &str = "use a newer Pelton, or build the plugin with the SDK of this one";
 
 /// How a plugin's file is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -128,13 +134,38 @@ pub(crate) fn wrap(module: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn check_imports(imports: &[(&str, &str)]) -> Result<()> {
-    let granted = |module: &str| {
-        let lent = |interface: &str| matches!(interface, "host" | "http");
-        module == PREVIEW1 || parse_interface(module).is_some_and(|(interface, _)| lent(interface))
-    };
-    match imports.iter().find(|(module, _)| !granted(module)) {
-        Some((module, name)) => Err(not_granted(&format!("'{name}' of '{module}'"))),
-        None => Ok(()),
+    for (module, name) in imports {
+        match parse_interface(module) {
+            _ if *module == PREVIEW1 => {}
+            Some((interface, version)) if lent(interface).is_some() => {
+                check_imported_version(module, version)?;
+                check_offered(module, interface, name)?;
+            }
+            _ => return Err(not_granted(&format!("'{name}' of '{module}'"))),
+        }
+    }
+    Ok(())
+}
+
+/// The functions of an interface that a plugin may import, if it is one.
+fn lent(interface: &str) -> Option<&'static [&'static str]> {
+    LENT.iter().find(|(name, _)| *name == interface).map(|(_, functions)| *functions)
+}
+
+/// Refuses an import of a version of the contract that this host does not know.
+pub(crate) fn check_imported_version(import: &str, version: &str) -> Result<()> {
+    check_version(version).map_err(|refused| refused.context(format_args!("it imports '{import}'")))
+}
+
+/// Refuses an import of a function that the interface does not have here.
+pub(crate) fn check_offered(import: &str, interface: &str, function: &str) -> Result<()> {
+    match lent(interface) {
+        Some(functions) if !functions.contains(&function) => Err(Error::invalid(format!(
+            "it imports '{function}' of '{import}', which this Pelton does not have{}",
+            did_you_mean(function, functions.iter().copied())
+        ))
+        .hint(NEWER)),
+        _ => Ok(()),
     }
 }
 
@@ -186,7 +217,7 @@ pub(crate) fn check_version(version: &str) -> Result<()> {
         "it was built for version {version} of the contract {PACKAGE}; this host knows {known}"
     ))
     .hint(match is_newer(version) {
-        true => "use a newer Pelton, or build the plugin with the SDK of this one",
+        true => NEWER,
         false => "build the plugin anew, with the SDK of this Pelton",
     }))
 }
@@ -257,6 +288,15 @@ mod tests {
         assert_eq!(
             refusal(b"(module (func (export \"pelton:plugin/describe@0.9.0#describe\")))"),
             "it was built for version 0.9.0 of the contract pelton:plugin; this host knows 0.1.0"
+        );
+        assert_eq!(
+            refusal(b"(module (import \"pelton:plugin/host@0.2.0\" \"log\" (func)))"),
+            "it imports 'pelton:plugin/host@0.2.0': it was built for version 0.2.0 of the contract pelton:plugin; this host \
+             knows 0.1.0"
+        );
+        assert_eq!(
+            refusal(b"(module (import \"pelton:plugin/host@0.1.0\" \"cont\" (func)))"),
+            "it imports 'cont' of 'pelton:plugin/host@0.1.0', which this Pelton does not have; did you mean 'count'?"
         );
         let wrong_signature = refusal(b"(module (memory (export \"memory\") 1) (func (export \"pelton:plugin/describe@0.1.0#describe\")))");
         assert!(

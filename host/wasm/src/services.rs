@@ -4,7 +4,7 @@
 use crate::contract::http::{Failure, Request};
 use crate::contract::{EXPORTS, LogLevel, parse_interface};
 use crate::engine::epochs;
-use crate::form::{check_version, not_granted};
+use crate::form::{check_imported_version, check_offered, not_granted};
 use crate::guest::Guest;
 use crate::log::LINE_BYTES;
 use crate::wasi;
@@ -28,7 +28,12 @@ pub(crate) fn link(engine: &Engine, component: &Component) -> Result<InstancePre
                 .map_err(|e| Error::internal(format!("'{name}' could not be linked: {e:#}")))
         };
         if let Some((interface, version)) = parse_interface(name) {
-            check_version(version)?;
+            check_imported_version(name, version)?;
+            for (function, item) in instance.exports(engine) {
+                if let ComponentItem::ComponentFunc(_) = item.ty {
+                    check_offered(name, interface, function)?;
+                }
+            }
             match interface {
                 "host" => define(&mut host)?,
                 "http" => define(&mut http)?,

@@ -1,5 +1,6 @@
 //! Event time and state in a pipeline file: watermarks, deduplication, static tables.
 
+use super::node::Span;
 use super::sources::{Format, SchemaSpec};
 use super::values::{ByteSize, Duration, FormatOptions, Spanned, SpannedText};
 use schemars::JsonSchema;
@@ -27,11 +28,31 @@ pub struct WatermarkSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
-    /// Memory for the state of this query, for example `2GiB`. Unless said: a quarter of what the machine has, or the limit of
-    /// the control group that the process is in.
-    pub memory: Option<ByteSize>,
+    /// Memory for the state of this query, for example `2GiB`; at least `1MiB`, and of less than `64MiB` RocksDB takes the most.
+    /// Unless said: a quarter of what the machine has, or the limit of the control group that the process is in.
+    pub memory: Option<Spanned<ByteSize>>,
     /// A directory for what does not fit; it is worth nothing after the run. Unless said: the system's for temporary files.
     pub directory: Option<String>,
+}
+
+impl StateSpec {
+    /// Whatever is less was meant in another unit: a number alone counts bytes.
+    const MEMORY_MIN: ByteSize = ByteSize(1 << 20);
+
+    /// What is wrong with it, if something is, and where.
+    pub(super) fn check(&self) -> Result<(), (String, Span)> {
+        match &self.memory {
+            Some(memory) if memory.value.0 < Self::MEMORY_MIN.0 => Err((
+                format!(
+                    "the state needs memory: 1MiB or more, not {} bytes; write it with a unit, for example memory: 2GiB (left \
+                     out it is a quarter of the machine's)",
+                    memory.value.0
+                ),
+                memory.span,
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Declares the event time of the rows. Spark's `withWatermark`.

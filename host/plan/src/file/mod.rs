@@ -424,6 +424,7 @@ impl PipelineFile {
             .map_err(|error| source.error(error.span.unwrap_or_default(), error.message))?;
         file.text = Arc::new(source);
         file.check_time_zone()?;
+        file.state.check().map_err(|(what, span)| file.text.error(span, what))?;
         file.check_names()?;
         Ok(file)
     }

@@ -26,6 +26,9 @@ pub(crate) const PACKAGE: &str = "pelton:plugin";
 /// The interfaces of the contract that a plugin can export.
 pub(crate) const EXPORTS: [&str; 5] = ["describe", "scalar", "transform", "stateful", "sink"];
 
+/// The interfaces of the contract that a plugin can import, and their functions.
+pub(crate) const LENT: [(&str, &[&str]); 2] = [("host", &["log", "count"]), ("http", &["send"])];
+
 /// `pelton:plugin/scalar@0.1.0`
 pub(crate) fn interface_name(interface: &str, version: &str) -> String {
     format!("{PACKAGE}/{interface}@{version}")

@@ -269,5 +269,13 @@ fn what_is_not_fed_back_is_told_and_a_letter_goes_back_to_one_source() -> Result
     run(&file)?.args(["--trigger", "available_now"]).succeed()?;
     let shown = Pelton::new(["dead-letters", "ls"])?.arg(&file).succeed()?.stdout;
     ensure!(shown.lines().count() == 3, "they are late again, in a micro-batch of their own:\n{shown}");
+    std::fs::remove_file(folder.path().join("checkpoint/replays/1"))?;
+    for lost in
+        [run(&file)?.args(["--trigger", "available_now"]), Pelton::new(["dead-letters", "ls"])?.arg(&file)]
+    {
+        let lost = lost.output()?;
+        let told = lost.stderr.contains("replays/1 cannot be used: it is missing");
+        ensure!(lost.code == Some(1) && told && lost.stderr.contains("restore it"), "{lost:?}");
+    }
     Ok(())
 }

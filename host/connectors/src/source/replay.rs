@@ -21,7 +21,7 @@ use pelton_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -93,34 +93,53 @@ impl ReplayLog {
         Self { files }
     }
 
-    /// The number of the last entry; 0 if there is none.
+    /// The number of the last entry; 0 if there is none. None before it may be missing.
     pub async fn last(&self) -> Result<u64> {
         let files = self.files.list("").await?;
-        Ok(files.iter().filter_map(|file| file.path.parse().ok()).max().unwrap_or(0))
+        let there: BTreeSet<u64> = files.iter().filter_map(|file| file.path.parse().ok()).collect();
+        let last = there.last().copied().unwrap_or(0);
+        match (1..=last).find(|number| !there.contains(number)) {
+            Some(number) => Err(self.missing(number)),
+            None => Ok(last),
+        }
+    }
+
+    /// All letters that were ever fed back; to a query that stands at these offsets of its sources.
+    pub async fn letters(&self, offsets: impl Iterator<Item = &Offset>) -> Result<Vec<ReplayedLetter>> {
+        let read = offsets.map(|offset| split(Some(offset)).0).max().unwrap_or(0);
+        let last = self.last().await?;
+        if last < read {
+            return Err(self.missing(last + 1));
+        }
+        let mut letters = Vec::new();
+        for number in 1..=last {
+            letters.extend(self.entry(number).await?);
+        }
+        Ok(letters)
+    }
+
+    /// That an entry is gone: what was fed back with it is no longer known.
+    fn missing(&self, number: u64) -> Error {
+        self.damaged(number, "it is missing")
+    }
+
+    fn damaged(&self, number: u64, why: impl std::fmt::Display) -> Error {
+        Error::data(format!("{}/{number} cannot be used: {why}", self.files.url())).hint(format!(
+            "restore it from a copy of the checkpoint; a file with the line {VERSION} alone in its place lets the query go on, \
+             but the dead letters that were fed back with it are then as if they never were"
+        ))
     }
 
     /// The letters of an entry.
     pub async fn entry(&self, number: u64) -> Result<Vec<ReplayedLetter>> {
-        let damaged = |why: &str| {
-            Error::data(format!("{}/{number} cannot be used: {why}", self.files.url()))
-                .hint("restore the checkpoint")
-        };
-        let content = self.files.read(&number.to_string()).await?.ok_or_else(|| damaged("it is missing"))?;
+        let damaged = |why: &str| self.damaged(number, why);
+        let content = self.files.read(&number.to_string()).await?.ok_or_else(|| self.missing(number))?;
         let text = std::str::from_utf8(&content).map_err(|e| damaged(&e.to_string()))?;
         let (version, lines) = text.split_once('\n').unwrap_or((text, ""));
         if version != VERSION {
             return Err(damaged(&format!("its format is {version}, this Pelton reads {VERSION}")));
         }
         lines.lines().map(|line| serde_json::from_str(line).map_err(|e| damaged(&e.to_string()))).collect()
-    }
-
-    /// All letters that were ever fed back.
-    pub async fn letters(&self) -> Result<Vec<ReplayedLetter>> {
-        let mut letters = Vec::new();
-        for number in 1..=self.last().await? {
-            letters.extend(self.entry(number).await?);
-        }
-        Ok(letters)
     }
 
     /// Feeds back those letters that were not fed back before, to whatever source, and says how many they are by source. Whoever
@@ -201,7 +220,11 @@ impl ReplaySource {
             self.there.store(self.log.last().await?, Relaxed);
             self.looked_ms.store(now_ms, Relaxed);
         }
-        for number in self.seen.load(Relaxed).max(replays) + 1..=self.there.load(Relaxed) {
+        let there = self.there.load(Relaxed);
+        if there < replays {
+            return Err(self.log.missing(there + 1));
+        }
+        for number in self.seen.load(Relaxed).max(replays) + 1..=there {
             if !self.letters(number).await?.is_empty() {
                 self.last.store(number, Relaxed);
             }
@@ -407,7 +430,7 @@ mod tests {
         let next = source(&files);
         let after = latest(&next, Some(&end), 0).await.unwrap();
         assert_eq!(rows(&next, Some(end), &after).await, [9]);
-        assert_eq!(log(&files).letters().await.unwrap().len(), 4);
+        assert_eq!(log(&files).letters([].iter()).await.unwrap().len(), 4);
         let elsewhere = ReplayedLetter::new("other", BatchId(3), 6, false, None, b"{\"n\":6}");
         log(&files).append(&[elsewhere]).await.unwrap();
         assert_eq!(
@@ -415,6 +438,31 @@ mod tests {
             None,
             "what goes to another source is no news here"
         );
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_is_gone_is_missed() {
+        let files = MemoryFiles::new();
+        let letter = |line| ReplayedLetter::new("in", BatchId(3), line, false, None, b"{\"n\":7}");
+        for line in 0..2 {
+            log(&files).append(&[letter(line)]).await.unwrap();
+        }
+        let at = |replays: u64| Offset(json!({"$replays": replays, "source": null}));
+        let missed = |error: Error| error.message().ends_with("/1 cannot be used: it is missing");
+        files.subtree("replays").delete("1").await.unwrap();
+        let start = source(&files).latest_offset(Some(&at(2)), ReadLimit::Configured, 0).await;
+        assert!(missed(start.unwrap_err()), "before others");
+        files.subtree("replays").delete("2").await.unwrap();
+        let start = source(&files).latest_offset(Some(&at(2)), ReadLimit::Configured, 0).await;
+        assert!(missed(start.unwrap_err()), "at the end");
+        assert!(
+            missed(log(&files).letters([at(2), at(1)].iter()).await.unwrap_err()),
+            "by those who feed back"
+        );
+        let available_now = source(&files);
+        available_now.prepare_for_available_now().await.unwrap();
+        let start = available_now.latest_offset(Some(&at(1)), ReadLimit::Configured, 0).await;
+        assert!(missed(start.unwrap_err()), "by a run that takes what is there");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -435,7 +483,7 @@ mod tests {
             fed_back += one.await.unwrap().values().sum::<usize>();
         }
         let log = log(&files);
-        assert_eq!((fed_back, log.letters().await.unwrap().len()), (200, 200));
+        assert_eq!((fed_back, log.letters([].iter()).await.unwrap().len()), (200, 200));
         assert_eq!(log.append(&letters).await.unwrap(), BTreeMap::new());
     }
 

@@ -7,7 +7,7 @@ use crate::assembly;
 use crate::cli::{DeadLettersCommand, LettersArgs, PrintFormat};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pelton_checkpoint::{CommitLog, Metadata, layout};
+use pelton_checkpoint::{CommitLog, Metadata, OffsetLog, layout};
 use pelton_connectors::source::ReplayLog;
 use pelton_core::{BatchId, Error, FileManager, Result};
 use pelton_plan::PipelineFile;
@@ -89,8 +89,16 @@ impl Letters {
                     && arguments.origin.as_ref().is_none_or(|origin| letter.origin == *origin)
             }));
         }
+        let offsets = OffsetLog::new(Arc::clone(&checkpoint));
+        let newest = match offsets.ids().await?.pop() {
+            Some(newest) => offsets.get(newest).await?,
+            None => None,
+        };
+        let ends =
+            newest.iter().flat_map(|entry| entry.sources.values()).filter_map(|source| source.end.as_ref());
         let replays = ReplayLog::new(checkpoint.subtree(layout::REPLAYS));
-        let replayed = replays.letters().await?.iter().map(|letter| (letter.batch_id, letter.line)).collect();
+        let replayed = replays.letters(ends).await?;
+        let replayed = replayed.iter().map(|letter| (letter.batch_id, letter.line)).collect();
         Ok(Self { file, replays, found, replayed })
     }
 

@@ -227,8 +227,8 @@ fn reads_the_sinks_that_last() {
 fn memory_for_the_state_without_a_unit_is_refused_at_its_place() {
     assert_eq!(
         refused(&format!("{GOOD}state: {{memory: 10}}\n")),
-        "p.yaml:25:17: the state needs memory: 1MiB or more, not 10 bytes; write it with a unit, for example memory: 2GiB (left \
-         out it is a quarter of the machine's)\n   |\n25 | state: {memory: 10}\n   |                 ^^"
+        "p.yaml:24:17: the state needs memory: 1MiB or more, not 10 bytes; write it with a unit, for example memory: 2GiB (left \
+         out it is a quarter of the machine's)\n   |\n24 | state: {memory: 10}\n   |                 ^^"
     );
     let enough = PipelineFile::read(&format!("{GOOD}state: {{memory: 1MiB}}\n"), "p.yaml", &[]);
     assert_eq!(enough.expect("reads").state.memory.map(|memory| memory.value), Some(ByteSize(1 << 20)));

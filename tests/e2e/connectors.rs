@@ -269,6 +269,9 @@ fn what_is_not_fed_back_is_told_and_a_letter_goes_back_to_one_source() -> Result
     run(&file)?.args(["--trigger", "available_now"]).succeed()?;
     let shown = Pelton::new(["dead-letters", "ls"])?.arg(&file).succeed()?.stdout;
     ensure!(shown.lines().count() == 3, "they are late again, in a micro-batch of their own:\n{shown}");
+    let live = Pelton::new(["explain", "--live"])?.arg(&file).succeed()?.stdout;
+    let read = "source a: read up to {\"log_offset\":2}, and dead letters that were fed back up to replays/1";
+    ensure!(live.contains(read), "{live}");
     std::fs::remove_file(folder.path().join("checkpoint/replays/1"))?;
     for lost in
         [run(&file)?.args(["--trigger", "available_now"]), Pelton::new(["dead-letters", "ls"])?.arg(&file)]

@@ -11,6 +11,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use futures::TryStreamExt;
+use pelton_core::words::counted;
 use pelton_core::{
     BatchId, Decoded, Error, Interval, MalformedPolicy, MemoryFiles, Offset, OffsetRange, ReadLimit, Result,
     Source, Table, TableRows, TableVersion,
@@ -155,7 +156,10 @@ async fn read(name: &str, source: &FileSource, files: &Value) -> Result<RecordBa
             decoded.map_err(|e| Error::internal(format!("reading the table '{name}' failed: {e}")))??;
         let lost = dead_letters.len() as u64 + dropped_rows;
         if lost > 0 {
-            return Err(Error::data(format!("{lost} records of the table '{name}' do not decode")));
+            return Err(Error::data(format!(
+                "{} of the table '{name}' cannot be decoded",
+                counted(lost, "record")
+            )));
         }
         batches.extend(more);
     }

@@ -39,6 +39,7 @@ pub mod state_layout;
 pub mod suggest;
 pub mod table;
 pub mod types;
+pub mod words;
 
 pub use batch::{BatchInfo, CallScope, DeadLetter, END_OF_TIME_MS, LossKind, MessageOrigin};
 pub use clock::{Clock, ManualClock};

@@ -32,7 +32,7 @@ use std::path::PathBuf;
   pelton plugin new my-plugin --lang rust        start a plugin
   cat rows.jsonl | pelton pipe my-plugin.wasm    run it as a Unix filter
 
-Exit codes: 0 done, 1 the query or the data failed, 2 the request was wrong,
+Exit codes: 0 done, 1 the query or the data failed, 2 the request was wrong, \
 130 and 143 a second Ctrl-C or SIGTERM ended a run at once."
 )]
 pub(crate) struct Cli {
@@ -189,7 +189,7 @@ pub(crate) struct ExplainArgs {
   pelton run pipeline.yaml --batch --set sink.connector=console
   pelton run a.yaml b.yaml --progress json 2> progress.jsonl
 
-Ctrl-C finishes the micro-batch under way and commits it; a second Ctrl-C ends at once, with
+Ctrl-C finishes the micro-batch under way and commits it; a second Ctrl-C ends at once, with \
 exit code 130 (a second SIGTERM: 143); a new start runs that micro-batch again.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -282,8 +282,8 @@ pub(crate) enum Reporting {
   cat flights.jsonl | pelton pipe flights.wasm:events redact.wasm --config redact='{\"drop\": [\"flight\"]}'
   pelton pipe 'flights.wasm:is_delayed(dep_delay)' --input-schema 'carrier string, dep_delay double' < flights.jsonl
 
-A boolean function keeps the rows for which it is true, another scalar function adds a column, a transform gives any
-number of rows. A scalar function gets the columns in parentheses, or all of them. Refused rows and malformed lines go to
+A boolean function keeps the rows for which it is true, another scalar function adds a column, a transform gives any \
+number of rows. A scalar function gets the columns in parentheses, or all of them. Refused rows and malformed lines go to \
 stderr with the reason, and harm none of their neighbours.")]
 pub(crate) struct PipeArgs {
     /// Plugin file and function, in the order of the chain; without a function, the plugin's only one
@@ -352,6 +352,19 @@ mod tests {
     #[test]
     fn the_commands_are_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn prose_is_wrapped_by_the_terminal_alone() {
+        fn look_at(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let is_prose = |line: &&str| !line.is_empty() && !line.starts_with("  ") && !line.ends_with(':');
+            let lines: Vec<&str> = text.lines().collect();
+            let broken = lines.windows(2).find(|pair| pair.iter().all(is_prose));
+            assert_eq!(broken, None, "{} --help", command.get_name());
+            command.get_subcommands().for_each(look_at);
+        }
+        look_at(&Cli::command());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The program's last word: an error in plain sentences on stderr, and the exit code.
 
+use pelton_core::words::plural;
 use pelton_core::{Error, ErrorKind, Result};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -61,6 +62,11 @@ fn message(error: &Error, colours: bool) -> String {
 pub(crate) fn colours_on_stderr() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && std::io::stderr().is_terminal()
+}
+
+/// `1 row`, `12,000 rows`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    format!("{} {}", indicatif::HumanCount(count), plural(count, one))
 }
 
 /// A time for a person: `2026-01-01T00:00:00.000Z`.

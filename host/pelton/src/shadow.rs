@@ -19,6 +19,7 @@ mod words;
 pub(crate) use follow::{Ended, Follow};
 pub(crate) use promote::PromoteIf;
 pub(crate) use report::{DifferenceCounts, Sample, ShadowOutcome, ShadowReport, VersionReport};
+pub(crate) use words::differing;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;

@@ -263,8 +263,8 @@ impl ReplaySource {
     }
 }
 
-/// How many entries an offset has behind it, and the source's own offset.
-fn split(offset: Option<&Offset>) -> (u64, Option<Offset>) {
+/// How many entries of the log an offset has behind it, and the source's own offset.
+pub fn split(offset: Option<&Offset>) -> (u64, Option<Offset>) {
     let Some(offset) = offset else { return (0, None) };
     match offset.0.get(REPLAYS).and_then(serde_json::Value::as_u64) {
         Some(replays) => {

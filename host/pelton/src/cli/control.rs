@@ -73,8 +73,8 @@ pub(crate) struct StopArgs {
   pelton swap late-flights flights=target/flights.wasm --shadow 100
   pelton swap late-flights flights=target/flights.wasm --shadow 100 --promote-if identical
 
-It returns when a micro-batch with the new version is committed. A version that does not fit is refused, and one that
-fails is swapped back: exit code 1 or 2, and the running version goes on. With --shadow it returns when the report is
+It returns when a micro-batch with the new version is committed. A version that does not fit is refused, and one that \
+fails is swapped back: exit code 1 or 2, and the running version goes on. With --shadow it returns when the report is \
 complete; exit code 1: the new version failed there, or does not take over although --promote-if asks for it.")]
 pub(crate) struct SwapArgs {
     /// The query's name

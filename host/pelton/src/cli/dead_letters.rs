@@ -28,8 +28,8 @@ pub(crate) enum DeadLettersCommand {
   pelton dead-letters replay pipeline.yaml --batch 17
   pelton dead-letters replay pipeline.yaml --kind refused
 
-Malformed records (the default) are decoded by their source again. Refused, late and poison rows begin anew at the source with the
-columns that they had where they were lost: right if nothing before that step changes rows. Those that were fed back before are
+Malformed records (the default) are decoded by their source again. Refused, late and poison rows begin anew at the source with the \
+columns that they had where they were lost: right if nothing before that step changes rows. Those that were fed back before are \
 left out; one that fails again is a new dead letter.")]
     Replay(LettersReplayArgs),
 }

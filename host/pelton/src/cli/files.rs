@@ -17,7 +17,7 @@ pub(crate) enum FilesCommand {
   pelton files compact out --dry-run
   pelton files compact s3://bucket/out --target-size 256MiB --delete-after '1 day'
 
-Readers of the sink's log (Pelton's file source among them) read the new files at once. Others go on with the old ones, which
+Readers of the sink's log (Pelton's file source among them) read the new files at once. Others go on with the old ones, which \
 are deleted by the first compaction after --delete-after: run it from time to time.")]
     Compact(FilesCompactArgs),
 }

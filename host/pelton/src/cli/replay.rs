@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
   pelton replay pipeline.yaml --batches 41 --plugin flights=target/plugins/flights.wasm
   pelton replay pipeline.yaml --batches 38..41 --compare --key carrier --plugin flights=new.wasm
 
-Each micro-batch reads what it read then, on the state that the one before left, with the plugins that it ran with. Nothing
-is written: neither sink nor checkpoint nor source will know. The query may be running. Steps are those of the pipeline file
+Each micro-batch reads what it read then, on the state that the one before left, with the plugins that it ran with. Nothing \
+is written: neither sink nor checkpoint nor source will know. The query may be running. Steps are those of the pipeline file \
 as it is.")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]

@@ -4,6 +4,7 @@ use crate::cli::{FilesCommand, FilesCompactArgs, FilesLsArgs, PrintFormat, Table
 use crate::report::time_text;
 use pelton_checkpoint::files::open_url;
 use pelton_connectors::sink::file::{CompactOptions, CompactedGroup, Compaction, compact, output_files};
+use pelton_core::words::counted;
 use pelton_core::{Clock, Error, FileManager, Result};
 use pelton_engine::SystemClock;
 use serde_json::{Value, json};
@@ -117,19 +118,22 @@ fn json_of(done: &Compaction, dry_run: bool) -> Value {
 
 fn print_words(done: &Compaction, arguments: &FilesCompactArgs) -> Result<()> {
     for CompactedGroup { path, size_bytes, replaces } in &done.groups {
-        super::print_line(&format!("{path}: {} files, {size_bytes} bytes", replaces.len()))?;
+        super::print_line(&format!(
+            "{path}: {}, {size_bytes} bytes",
+            counted(replaces.len() as u64, "file")
+        ))?;
     }
     if done.groups.is_empty() {
         super::print_line("nothing to put together")?;
     }
     if done.deleted > 0 {
-        super::print_line(&format!("{} old files deleted", done.deleted))?;
+        super::print_line(&format!("{} deleted", counted(done.deleted as u64, "old file")))?;
     }
     if done.kept > 0 {
         let interval = arguments.delete_after;
         super::print_line(&format!(
-            "{} old files stay for readers that have begun; the first compaction after {interval} deletes them",
-            done.kept
+            "{} kept for readers that have begun; the first compaction after {interval} deletes what is kept",
+            counted(done.kept as u64, "old file")
         ))?;
     }
     Ok(())

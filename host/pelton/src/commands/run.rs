@@ -12,6 +12,7 @@ use crate::report::{self, say};
 use crate::runner::{Observer, QueryRunner};
 use crate::watch::Watch;
 use line::ProgressLine;
+use pelton_core::words::counted;
 use pelton_core::{Error, Plugin, Result};
 use pelton_engine::{Phase, Progress, Query, ResetState, RunControl, RunEnd, RunSummary, Waits};
 use pelton_plan::PipelineFile;
@@ -174,8 +175,8 @@ async fn run_query(
     if done.dead_letters > 0 && letters_are_lost {
         tracing::warn!(
             query = %name,
-            "{} rows were malformed, refused or poison and are kept nowhere; give the query a `checkpoint:` or `dead_letters:`",
-            done.dead_letters
+            "{} malformed, refused or poison, kept nowhere; give the query a `checkpoint:` or `dead_letters:`",
+            counted(done.dead_letters, "row")
         );
     }
     // Told at once: the other queries may run on for ever.
@@ -237,11 +238,11 @@ fn progress_words(progress: &Progress) -> String {
     let losses: String =
         losses.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect();
     format!(
-        "{} batch {}{}: {} rows in, {} out{losses}, {:.0} ms, {:.0} rows/s",
+        "{} batch {}{}: {} in, {} out{losses}, {:.0} ms, {:.0} rows/s",
         progress.name,
         progress.batch_id,
         if progress.is_rerun { " (again)" } else { "" },
-        progress.num_input_rows,
+        counted(progress.num_input_rows, "row"),
         progress.sink.num_output_rows,
         progress.duration_ms.trigger_execution,
         progress.processed_rows_per_second,
@@ -270,7 +271,9 @@ fn summary_words(name: &str, summary: &RunSummary) -> String {
         rows => format!("{rows} poison, "),
     };
     format!(
-        "{name}: {rows_in} rows in, {rows_out} out, {rows_malformed} malformed, {rows_refused} refused, \
-         {poison}{rows_late} late, {batches} micro-batches, {seconds:.2} s"
+        "{name}: {} in, {rows_out} out, {rows_malformed} malformed, {rows_refused} refused, {poison}{rows_late} late, {}, \
+         {seconds:.2} s",
+        counted(*rows_in, "row"),
+        counted(*batches, "micro-batch"),
     )
 }

@@ -2,6 +2,7 @@
 
 use super::{DifferenceCounts, Sample, ShadowOutcome, ShadowReport, VersionReport};
 use crate::commands::on_one_line;
+use crate::report::counted;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
 
@@ -22,10 +23,11 @@ impl ShadowReport {
         };
         let message = self.message.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         format!(
-            "{query}: version {} of plugin '{plugin}' {outcome} beside {}, {batches} of {batches_wanted} micro-batches{which}, \
+            "{query}: version {} of plugin '{plugin}' {outcome} beside {}, {batches} of {}{which}, \
              {}{message}",
             short(&self.to),
             short(&self.from),
+            counted(*batches_wanted, "micro-batch"),
             differing(self.differing_rows()),
         )
     }
@@ -47,6 +49,7 @@ impl ShadowReport {
         if self.running.state_rows + self.new.state_rows > 0 {
             let differing = match self.differing_state {
                 Some(0) => ", no entry differs".to_owned(),
+                Some(1) => ", 1 entry differs".to_owned(),
                 Some(entries) => format!(", {} entries differ", HumanCount(entries)),
                 None if self.outcome == ShadowOutcome::Done => {
                     "; laid out otherwise, so its entries are not compared".to_owned()
@@ -57,8 +60,8 @@ impl ShadowReport {
         }
         if self.unlike_batches > 0 {
             lines.push(format!(
-                "in {} micro-batches the version that runs gave another number of rows than in the query",
-                self.unlike_batches
+                "in {} the version that runs gave another number of rows than in the query",
+                counted(self.unlike_batches, "micro-batch")
             ));
         }
         lines.push(format!("lost: {}", sides(self, lost)));
@@ -83,7 +86,8 @@ impl ShadowReport {
     }
 }
 
-fn differing(rows: u64) -> String {
+/// How many rows differ.
+pub(crate) fn differing(rows: u64) -> String {
     match rows {
         0 => "no row differs".to_owned(),
         1 => "1 row differs".to_owned(),
@@ -110,7 +114,7 @@ fn sides(report: &ShadowReport, of: fn(&VersionReport) -> String) -> String {
 }
 
 fn state(version: &VersionReport) -> String {
-    format!("{} rows, {}", HumanCount(version.state_rows), HumanBytes(version.state_bytes))
+    format!("{}, {}", counted(version.state_rows, "row"), HumanBytes(version.state_bytes))
 }
 
 fn lost(version: &VersionReport) -> String {
@@ -120,9 +124,9 @@ fn lost(version: &VersionReport) -> String {
 
 fn cost(version: &VersionReport) -> String {
     format!(
-        "{} calls, {} rows, {:.3} s, {} at most",
-        HumanCount(version.calls),
-        HumanCount(version.rows),
+        "{}, {}, {:.3} s, {} at most",
+        counted(version.calls, "call"),
+        counted(version.rows, "row"),
         version.busy_seconds,
         HumanBytes(version.memory_bytes_max)
     )

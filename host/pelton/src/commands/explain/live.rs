@@ -3,6 +3,7 @@
 //! Called by `explain --live`; reads nothing itself.
 
 use pelton_checkpoint::PartitionMark;
+use pelton_connectors::source::replay::split;
 use pelton_core::{BatchId, WatermarkInfo};
 use pelton_engine::live::{Holder, Live, Standing};
 use pelton_engine::progress::iso8601;
@@ -23,8 +24,13 @@ impl View<'_> {
         let mut out = format!("query {}\n", self.plan.name);
         let _ = writeln!(out, "├─ {}", self.position());
         for (name, range) in &self.live.sources {
-            let end = range.end.as_ref().map_or("nothing".to_owned(), |end| end.0.to_string());
-            let _ = writeln!(out, "├─ source {name}: read up to {end}");
+            let (replays, end) = split(range.end.as_ref());
+            let end = end.map_or("nothing".to_owned(), |end| end.0.to_string());
+            let fed_back = match replays {
+                0 => String::new(),
+                _ => format!(", and dead letters that were fed back up to replays/{replays}"),
+            };
+            let _ = writeln!(out, "├─ source {name}: read up to {end}{fed_back}");
         }
         self.watermark_words(&mut out);
         for info in &self.plan.watermarks {
@@ -102,8 +108,10 @@ impl View<'_> {
                 "watermark": holder.watermark, "partitions": holder.partitions, "since_batch": holder.since,
             })
         });
-        let sources =
-            self.live.sources.iter().map(|(name, range)| json!({"name": name, "end_offset": range.end}));
+        let sources = self.live.sources.iter().map(|(name, range)| {
+            let (replays, end) = split(range.end.as_ref());
+            json!({"name": name, "end_offset": end, "replays": replays})
+        });
         let operators = waits(self.plan).into_iter().map(|operator| {
             let watermark = self.watermark_of(&operator).map(iso8601);
             json!({

@@ -12,6 +12,7 @@ use crate::commands::print_line;
 use crate::plugins;
 use cases::{Case, CaseFile};
 use pelton_core::suggest::did_you_mean;
+use pelton_core::words::counted;
 use pelton_core::{Error, Plugin, Result};
 use pelton_wasm::{PluginHost, PluginSettings};
 use std::collections::HashSet;
@@ -39,8 +40,8 @@ pub(crate) fn run(arguments: &TestArgs) -> Result<()> {
         }
     }
     match failed {
-        0 => print_line(&format!("{run} cases, all as expected")),
-        _ => Err(Error::data(format!("{failed} of {run} cases failed"))),
+        0 => print_line(&format!("{}, all as expected", counted(run, "case"))),
+        _ => Err(Error::data(format!("{failed} of {} failed", counted(run, "case")))),
     }
 }
 

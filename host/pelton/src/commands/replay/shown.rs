@@ -7,6 +7,7 @@ use crate::commands::shown::{KeyFilter, Shown};
 use crate::compare::{Differences, values};
 use crate::report::time_text;
 use pelton_core::Result;
+use pelton_core::words::counted;
 use pelton_engine::Replayed;
 use serde_json::{Value, json};
 
@@ -38,7 +39,8 @@ pub(super) fn replayed(arguments: &ReplayArgs, logged: &Logged, replayed: &Repla
                 None => "it is not committed".to_owned(),
             };
             let lost = replayed.dead_letters.len();
-            print_line(&format!("{}: {rows} rows ({committed}), {lost} dead letters", heading(logged)))?;
+            let (rows, lost) = (counted(rows as u64, "row"), counted(lost as u64, "dead letter"));
+            print_line(&format!("{}: {rows} ({committed}), {lost}", heading(logged)))?;
             let mut table = Shown::new(TableFormat::Table, arguments.limit, KeyFilter::default());
             replayed
                 .rows
@@ -76,11 +78,11 @@ pub(super) fn compared(
         }
         TableFormat::Table => {
             let note = if same_plugins { " (the plugins are the same)" } else { "" };
-            print_line(&format!("{}: {}{note}", heading(logged), counts_text(rows, "rows")))?;
+            print_line(&format!("{}: {}{note}", heading(logged), counts_text(rows, "row")))?;
             let limit = arguments.limit.unwrap_or(SHOWN_ROWS);
             some(&differences_text(rows), limit, String::clone)?;
             if letters.old + letters.new > 0 {
-                print_line(&format!("  {}", counts_text(letters, "dead letters")))?;
+                print_line(&format!("  {}", counts_text(letters, "dead letter")))?;
             }
             if arguments.dead_letters {
                 some(&differences_text(letters), limit, String::clone)?;
@@ -115,7 +117,8 @@ fn counts(found: &Differences) -> Value {
 }
 
 fn counts_text(found: &Differences, what: &str) -> String {
-    let sides = format!("{} {what} as logged, {} with the given plugins", found.old, found.new);
+    let sides =
+        format!("{} as logged, {} with the given plugins", counted(found.old as u64, what), found.new);
     match found.count() {
         0 => format!("{sides}: no difference"),
         _ => format!(

@@ -3,6 +3,7 @@
 //! Whoever else writes to stderr does it through [`above`], so that it comes above the lines and not into them.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pelton_core::words::counted;
 use pelton_engine::Progress;
 use pelton_engine::progress::SourceMetrics;
 use std::io::{self, Write};
@@ -56,10 +57,10 @@ fn words(progress: &Progress) -> String {
 }
 
 fn behind(metrics: &SourceMetrics) -> Option<String> {
-    let count = |count: Option<u64>, what: &str| count.map(|count| format!("{count} {what}"));
+    let count = |count: Option<u64>, what: &str| count.map(|count| counted(count, what));
     let parts: Vec<String> = [
-        count(metrics.num_records_outstanding, "rows"),
-        count(metrics.num_files_outstanding, "files"),
+        count(metrics.num_records_outstanding, "row"),
+        count(metrics.num_files_outstanding, "file"),
         metrics.num_bytes_outstanding.map(|bytes| indicatif::BinaryBytes(bytes).to_string()),
     ]
     .into_iter()

@@ -1,6 +1,8 @@
 //! The status of queries for a person: a line a query, and below it what is wrong; of a single query more.
 
 use crate::api::{PluginStatus, QueryStatus, SourceStatus};
+use crate::report::counted;
+use crate::shadow::differing;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::fmt::Write;
 use std::time::Duration;
@@ -91,12 +93,12 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
             let busy = plugin.busy_seconds;
             let _ = write!(
                 out,
-                ": {} calls, {} rows, {busy:.3} s, {} at most, {} errors, {} rows refused",
-                HumanCount(plugin.calls),
-                HumanCount(plugin.rows),
+                ": {}, {}, {busy:.3} s, {} at most, {}, {} refused",
+                counted(plugin.calls, "call"),
+                counted(plugin.rows, "row"),
                 HumanBytes(plugin.memory_bytes_max),
-                HumanCount(plugin.errors),
-                HumanCount(plugin.refused_rows),
+                counted(plugin.errors, "error"),
+                counted(plugin.refused_rows, "row"),
             );
         }
         out.push('\n');
@@ -105,12 +107,12 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
     if let Some(shadow) = query.shadow.as_ref().filter(|shadow| in_full || shadow.is_running()) {
         let _ = write!(
             out,
-            "  shadow of plugin {} {}: {} of {} micro-batches, {} rows differ",
+            "  shadow of plugin {} {}: {} of {}, {}",
             shadow.plugin,
             short(&shadow.digest),
             HumanCount(shadow.batches),
-            HumanCount(shadow.batches_wanted),
-            HumanCount(shadow.differing_rows),
+            counted(shadow.batches_wanted, "micro-batch"),
+            differing(shadow.differing_rows),
         );
         let _ = match &shadow.message {
             Some(message) => writeln!(out, "; it ended: {message}"),
@@ -126,27 +128,26 @@ fn below(out: &mut String, query: &QueryStatus, in_full: bool) {
     let counts = &query.counts;
     let _ = writeln!(
         out,
-        "  this run: {} micro-batches, {} rows in, {} out, {} malformed, {} refused, {} late, {} dead letters",
-        HumanCount(counts.batches),
-        HumanCount(counts.input_rows),
+        "  this run: {}, {} in, {} out, {} malformed, {} refused, {} late, {}",
+        counted(counts.batches, "micro-batch"),
+        counted(counts.input_rows, "row"),
         HumanCount(counts.output_rows),
         HumanCount(counts.malformed_rows),
         HumanCount(counts.refused_rows),
         HumanCount(counts.late_rows),
-        HumanCount(counts.dead_letters),
+        counted(counts.dead_letters, "dead letter"),
     );
-    let speed = HumanCount(query.processed_rows_per_second.round() as u64);
-    let _ = writeln!(out, "  the last micro-batch went through {speed} rows a second");
+    let speed = counted(query.processed_rows_per_second.round() as u64, "row");
+    let _ = writeln!(out, "  the last micro-batch went through {speed} a second");
     let last = query.last_commit_at.as_deref().unwrap_or("never in this run");
     let _ = writeln!(out, "  {} since {}, last commit: {last}", query.state, query.since);
 }
 
 /// `12 rows, 3 files, 4 MiB wait, the oldest for 5 seconds`.
 fn behind(source: &SourceStatus) -> String {
-    let count = |count: Option<u64>, what: &str| count.map(|count| format!("{} {what}", HumanCount(count)));
     let parts = [
-        count(source.backlog_rows, "rows"),
-        count(source.backlog_files, "files"),
+        source.backlog_rows.map(|rows| counted(rows, "row")),
+        source.backlog_files.map(|files| counted(files, "file")),
         source.backlog_bytes.map(|bytes| HumanBytes(bytes).to_string()),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

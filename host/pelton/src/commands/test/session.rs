@@ -15,6 +15,7 @@ use crate::runner::{Observer, Prepared, QueryRunner, Swapped};
 use arrow::datatypes::SchemaRef;
 use pelton_checkpoint::layout;
 use pelton_core::suggest::did_you_mean;
+use pelton_core::words::counted;
 use pelton_core::{
     BatchId, Clock, Error, ErrorKind, FileManager, ManualClock, MemoryFiles, QueryId, Result, Trigger,
 };
@@ -62,7 +63,7 @@ impl MicroBatch {
         const ROWS: usize = 20;
         let data = if self.no_data { "without data, " } else { "" };
         let watermark = self.watermark.as_deref().unwrap_or("none");
-        let head = format!("{data}watermark {watermark}, {} rows", self.rows.len());
+        let head = format!("{data}watermark {watermark}, {}", counted(self.rows.len() as u64, "row"));
         let rows = self.rows.iter().take(ROWS).map(|row| format!("  {row}"));
         let more = self.rows.len().saturating_sub(ROWS);
         let more = (more > 0).then(|| format!("  and {more} more"));

@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_core::Rejected;
 use pelton_core::types::{parse_columns, type_name};
+use pelton_core::words::counted;
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -101,7 +102,7 @@ fn same_lines(expected: &[String], found: &[String]) -> Result<(), String> {
         Some(at) => Err(format!("row {at} is {}\n expected {}", found[at], expected[at])),
         None if expected.len() != found.len() => {
             let all = found.join("\n  ");
-            Err(format!("{} rows instead of {}:\n  {all}", found.len(), expected.len()))
+            Err(format!("{} instead of {}:\n  {all}", counted(found.len() as u64, "row"), expected.len()))
         }
         None => Ok(()),
     }

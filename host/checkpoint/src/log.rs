@@ -175,6 +175,9 @@ pub struct SinkCommit {
     pub bytes: u64,
     /// Files it made visible, if it writes files.
     pub files: u64,
+    /// It had the micro-batch already, so the other numbers may be 0 although it has rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already_committed: bool,
 }
 
 /// Something that a log is made of.

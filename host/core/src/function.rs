@@ -36,6 +36,8 @@ pub struct PluginMetrics {
     pub busy_nanos: u64,
     /// Rows that its functions were called with.
     pub rows: u64,
+    /// Of all that, what the migration of state from an older version took.
+    pub migrating: MigrationMetrics,
     /// Rows that its functions refused.
     pub refused_rows: u64,
     /// Calls that trapped or overran a limit.
@@ -52,6 +54,17 @@ pub struct PluginMetrics {
     pub memory_bytes_max: u64,
     /// Counters that the guest added to, by name.
     pub counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// What migrations of state have cost. A state is migrated once, so it says nothing of what a function costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct MigrationMetrics {
+    /// Calls of `migrate`.
+    pub calls: u64,
+    /// Time inside them.
+    pub busy_nanos: u64,
+    /// Entries of state that they were called with.
+    pub rows: u64,
 }
 
 /// Columns in, one column of the same length out.

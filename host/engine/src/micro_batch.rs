@@ -394,14 +394,14 @@ impl Query {
     async fn write_commit(&mut self, batch: &mut BatchContext) -> Result<()> {
         let watch = Stopwatch::start();
         self.watermarks.advance(&batch.event_times.latest(), batch.info.time_ms);
-        let SinkReport { rows, bytes, files, .. } = batch.sink;
+        let SinkReport { rows, bytes, files, already_committed, .. } = batch.sink;
         let commit = CommitEntry {
             next_watermark_ms: self.watermarks.current_ms(),
             watermarks: self.watermarks.record(),
             partitions: self.watermarks.record_partitions(),
             state: batch.state.take(),
             layout: self.layout_after(batch),
-            sink: SinkCommit { rows, bytes, files },
+            sink: SinkCommit { rows, bytes, files, already_committed },
             run_id: self.checkpoint.run_id().clone(),
         };
         let written = self.checkpoint.write_commit(batch.info.batch_id, &commit);

@@ -21,7 +21,10 @@ pub(crate) use promote::PromoteIf;
 pub(crate) use report::{DifferenceCounts, Sample, ShadowOutcome, ShadowReport, VersionReport};
 pub(crate) use words::differing;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use tokio_util::sync::CancellationToken;
 
 /// How to try a version.
@@ -58,5 +61,36 @@ impl Shadow {
     /// Adds what was found.
     pub(crate) fn note(&self, note: impl FnOnce(&mut ShadowReport)) {
         note(&mut self.report.lock());
+    }
+
+    /// Lets the work on it come to its end. If that panics, the report says that it failed: else it would run for ever.
+    pub(crate) async fn attend(&self, work: impl Future<Output = ()>) {
+        if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+            let why = panicked(&*panic);
+            tracing::error!("{why}");
+            self.note(|report| (report.outcome, report.message) = (ShadowOutcome::Failed, Some(why)));
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    format!("it panicked: {text}; the query goes on without it: report this, please")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_panics_has_failed() {
+        let shadow = Shadow::new(ShadowReport::new("p", ("a", "b"), 5, None, Vec::new()));
+        shadow.attend(async { shadow.note(|report| panic!("{} batches", report.batches_wanted)) }).await;
+        let report = shadow.report();
+        let why = "it panicked: 5 batches; the query goes on without it: report this, please";
+        assert_eq!((report.outcome, report.message.as_deref()), (ShadowOutcome::Failed, Some(why)));
+        shadow.attend(async { shadow.note(|report| report.outcome = ShadowOutcome::Done) }).await;
+        assert_eq!(shadow.report().outcome, ShadowOutcome::Done);
     }
 }

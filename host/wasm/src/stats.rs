@@ -2,7 +2,7 @@
 //! depends on it.
 
 use parking_lot::Mutex;
-use pelton_core::function::PluginMetrics;
+use pelton_core::function::{MigrationMetrics, PluginMetrics};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ pub(crate) struct Stats {
     calls: AtomicU64,
     busy_nanos: AtomicU64,
     rows: AtomicU64,
+    migrating: Migrating,
     refused_rows: AtomicU64,
     traps: AtomicU64,
     errors: AtomicU64,
@@ -27,11 +28,25 @@ pub(crate) struct Stats {
     counters: Mutex<BTreeMap<String, u64>>,
 }
 
+/// Of these sums, what migrations took.
+#[derive(Default)]
+struct Migrating {
+    calls: AtomicU64,
+    busy_nanos: AtomicU64,
+    rows: AtomicU64,
+}
+
 impl Stats {
     pub(crate) fn called(&self, rows: usize, busy: Duration) {
         self.calls.fetch_add(1, Relaxed);
         self.rows.fetch_add(rows as u64, Relaxed);
         self.busy_nanos.fetch_add(busy.as_nanos() as u64, Relaxed);
+    }
+    /// Counted among the calls, too.
+    pub(crate) fn migrated(&self, rows: usize, busy: Duration) {
+        self.migrating.calls.fetch_add(1, Relaxed);
+        self.migrating.rows.fetch_add(rows as u64, Relaxed);
+        self.migrating.busy_nanos.fetch_add(busy.as_nanos() as u64, Relaxed);
     }
     pub(crate) fn refused(&self, rows: usize) {
         if rows > 0 {
@@ -88,6 +103,11 @@ impl Stats {
             calls: self.calls.load(Relaxed),
             busy_nanos: self.busy_nanos.load(Relaxed),
             rows: self.rows.load(Relaxed),
+            migrating: MigrationMetrics {
+                calls: self.migrating.calls.load(Relaxed),
+                busy_nanos: self.migrating.busy_nanos.load(Relaxed),
+                rows: self.migrating.rows.load(Relaxed),
+            },
             refused_rows: self.refused_rows.load(Relaxed),
             traps: self.traps.load(Relaxed),
             errors: self.errors.load(Relaxed),

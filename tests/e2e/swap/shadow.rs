@@ -54,6 +54,12 @@ fn shadow(
     })
 }
 
+/// What the last shadow has found.
+fn report(folder: &Path) -> Result<Value> {
+    let report = command(folder, &["shadow", "totals", "--format", "json"])?.succeed()?.stdout;
+    Ok(serde_json::from_str(report.trim())?)
+}
+
 fn of_totals(file: &Path) -> String {
     format!("totals={}", file.display())
 }
@@ -116,8 +122,7 @@ fn a_version_that_gives_the_same_takes_over() -> Result<()> {
         .map(|entry| entry["plugins"]["totals"] == digest.as_str())
         .collect::<Vec<_>>();
     ensure!(ran == [false, false, false, false, true, true], "{ran:?}");
-    let metrics = command(folder, &["shadow", "totals", "--format", "json"])?.succeed()?.stdout;
-    let report: Value = serde_json::from_str(metrics.trim())?;
+    let report = report(folder)?;
     ensure!(report["promoted"]["batch_id"] == 4 && report["new"]["calls"] == 3, "{report:#}");
     Ok(())
 }
@@ -148,6 +153,10 @@ fn a_version_that_migrates_is_compared_by_key_and_taken_by_hand() -> Result<()> 
         ],
     )?;
     ensure!(!done.stdout.contains("entries differ"), "the state is laid out otherwise: {}", done.stdout);
+    let report = report(folder)?;
+    let calls = |version: &str| (report[version]["calls"].as_u64(), report[version]["rows"].as_u64());
+    ensure!(calls("running") == (Some(2), Some(2)), "{report:#}");
+    ensure!(calls("new") == calls("running"), "to migrate is no call of the function: {report:#}");
     says(&swap(folder, &two, &[])?, 0, &["since micro-batch 3"])?;
     add(folder, 3, "ann")?;
     ensure!(rows(folder, 4)?[3] == row("ann", 3, "version-2"), "{:?}", rows(folder, 4)?);

@@ -72,7 +72,7 @@ impl QueryRunner {
             // Whoever waits hears of the end, however it comes: dropped in this order.
             let _ended = shadow.ended.clone().drop_guard();
             let _one = one;
-            self.run_shadow(&shadow, follow, bytes).await;
+            shadow.attend(self.run_shadow(&shadow, follow, bytes)).await;
         });
         Ok(begun)
     }

@@ -6,7 +6,7 @@ use crate::compare::{Comparison, Differences, Side};
 use futures::TryStreamExt;
 use pelton_checkpoint::{CommitEntry, CommitLog, OffsetEntry, OffsetLog};
 use pelton_core::sink::RowStream;
-use pelton_core::{BatchId, Error, OperatorReport, PluginDigest, Result, StateStore};
+use pelton_core::{BatchId, Error, OperatorReport, PluginDigest, Result, RunId, StateStore};
 use pelton_engine::{Losses, LostRows, ReplayedBatch};
 use pelton_state::differing_entries;
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl Follow {
         }
         shadow.note(|report| {
             report.add(id.0, &rows, &letters);
-            report.unlike_batches += u64::from(!is_alike((&entry, &commit), rows.old));
+            report.unlike_batches += u64::from(!is_alike(&entry.run_id, &commit, rows.old));
             account(&mut report.running, &self.forks.running, self.states.0.as_deref(), &old);
             account(&mut report.new, &self.forks.new, self.states.1.as_deref(), &new);
         });
@@ -183,8 +183,8 @@ async fn on_worker<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 
 
 /// The version that runs gave here as many rows as in the query; else nothing that is compared is worth much. What a sink took
 /// that had the rows already, it did not count.
-fn is_alike((entry, commit): (&OffsetEntry, &CommitEntry), rows: usize) -> bool {
-    entry.run_id != commit.run_id || commit.sink.rows == 0 || commit.sink.rows == rows as u64
+fn is_alike(begun_by: &RunId, commit: &CommitEntry, rows: usize) -> bool {
+    *begun_by != commit.run_id || commit.sink.already_committed || commit.sink.rows == rows as u64
 }
 
 fn of_side(side: Side, id: BatchId, failed: &Error) -> Error {
@@ -195,12 +195,13 @@ fn of_side(side: Side, id: BatchId, failed: &Error) -> Error {
     failed.copied().context(format_args!("micro-batch {id}, with {version}"))
 }
 
+/// What a version did. That the fork's state was migrated is no part of what its calls cost.
 fn account(report: &mut VersionReport, fork: &Fork, state: Option<&dyn StateStore>, begun: &Begun) {
     let (cost, lost) = (fork.plugin.metrics(), begun.losses.rows());
     *report = VersionReport {
-        calls: cost.calls,
-        rows: cost.rows,
-        busy_seconds: cost.busy_nanos as f64 / 1e9,
+        calls: cost.calls.saturating_sub(cost.migrating.calls),
+        rows: cost.rows.saturating_sub(cost.migrating.rows),
+        busy_seconds: cost.busy_nanos.saturating_sub(cost.migrating.busy_nanos) as f64 / 1e9,
         memory_bytes_max: cost.memory_bytes_max,
         refused_rows: report.refused_rows + lost.refused,
         poison_rows: report.poison_rows + lost.poison,
@@ -208,4 +209,30 @@ fn account(report: &mut VersionReport, fork: &Fork, state: Option<&dyn StateStor
         state_rows: begun.operators.iter().map(|operator| operator.rows_total).sum(),
         state_bytes: state.map_or(0, |state| state.usage("").bytes),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_checkpoint::SinkCommit;
+
+    #[test]
+    fn rows_that_the_query_did_not_give_are_unlike_unless_its_sink_had_them_already() {
+        let (run, later) = (RunId("run".to_owned()), RunId("later".to_owned()));
+        let commit = |rows, already_committed| CommitEntry {
+            next_watermark_ms: None,
+            watermarks: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            state: None,
+            layout: None,
+            sink: SinkCommit { rows, already_committed, ..SinkCommit::default() },
+            run_id: run.clone(),
+        };
+        let is_alike_in = |begun_by, rows, already| is_alike(begun_by, &commit(rows, already), 2);
+        assert!(is_alike_in(&run, 2, false));
+        assert!(!is_alike_in(&run, 0, false), "the query gave none");
+        assert!(!is_alike_in(&run, 3, false));
+        assert!(is_alike_in(&run, 0, true), "its sink did not count");
+        assert!(is_alike_in(&later, 0, false), "another run has begun it");
+    }
 }

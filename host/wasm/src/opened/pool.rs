@@ -59,9 +59,13 @@ impl<I: Instance> Pool<I> {
         run: impl FnOnce(&mut I) -> Result<R, Fault>,
     ) -> Result<R> {
         let since = Stopwatch::start();
+        let is_migration = matches!(when, When::Migrated { .. });
         let answer = self.call_untimed(another, run).map_err(|fault| self.error(when, fault));
-        let stats = &self.plugin.code.stats;
-        stats.called(rows, since.elapsed());
+        let (stats, busy) = (&self.plugin.code.stats, since.elapsed());
+        stats.called(rows, busy);
+        if is_migration {
+            stats.migrated(rows, busy);
+        }
         if answer.is_err() {
             stats.failed();
         }

@@ -7,7 +7,7 @@ use pelton_core::{BatchInfo, DeadLetter, LossKind, PluginNames, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What is left for the record's frame when a value is cut.
+/// What is left for the record's frame when a key or a value is cut.
 const FRAME_BYTES: usize = 1_024;
 
 /// What all letters of a micro-batch have in common.
@@ -52,9 +52,8 @@ impl Envelope {
         let (mut keys, mut values) = (BinaryBuilder::new(), BinaryBuilder::new());
         let (mut names, mut texts, mut counts) = (StringBuilder::new(), BinaryBuilder::new(), Vec::new());
         for letter in letters {
-            let key = letter.message.as_ref().and_then(|message| message.key.as_deref());
             let mut headers = self.headers(letter);
-            let value = self.value(letter, key, &mut headers);
+            let (key, value) = self.fitting(letter, &mut headers);
             keys.append_option(key);
             values.append_value(value);
             counts.push(headers.len());
@@ -74,14 +73,19 @@ impl Envelope {
     }
 
     fn headers<'a>(&'a self, letter: &'a DeadLetter) -> Headers<'a> {
+        // A reason of half a message leaves room for the rest.
+        let reason = &letter.reason[..letter.reason.floor_char_boundary(self.message_bytes_max / 2)];
         let mut headers: Headers<'a> = vec![
             ("pelton.query", self.query.as_ref().into()),
             ("pelton.query_id", self.batch.query_id.as_str().into()),
             ("pelton.batch_id", self.batch.batch_id.to_string().into()),
             ("pelton.sequence", self.sequence.to_string().into()),
             ("pelton.kind", letter.kind.as_str().into()),
-            ("pelton.reason", letter.reason.as_str().into()),
+            ("pelton.reason", reason.into()),
         ];
+        if reason.len() < letter.reason.len() {
+            headers.push(("pelton.reason_bytes", letter.reason.len().to_string().into()));
+        }
         // What decodes is the source, everything behind it are steps.
         let origin = match letter.kind {
             LossKind::Malformed => "pelton.source",
@@ -105,17 +109,24 @@ impl Envelope {
         headers
     }
 
-    /// The payload; as much of it as a message takes, with a header that says how much it was.
-    fn value<'a>(&self, letter: &'a DeadLetter, key: Option<&[u8]>, headers: &mut Headers<'_>) -> &'a [u8] {
+    /// Key and payload; as much of them as a message takes, with headers that say how much it was. The key comes first.
+    fn fitting<'a>(&self, letter: &'a DeadLetter, headers: &mut Headers<'_>) -> (Option<&'a [u8]>, &'a [u8]) {
         let others: usize = headers.iter().map(|(name, text)| name.len() + text.len() + 10).sum();
-        let others = others + key.map_or(0, <[u8]>::len) + FRAME_BYTES;
-        let most = self.message_bytes_max.saturating_sub(others);
-        if letter.payload.len() <= most {
-            return &letter.payload;
-        }
-        headers.push(("pelton.payload_bytes", letter.payload.len().to_string().into()));
-        &letter.payload[..most]
+        let most = self.message_bytes_max.saturating_sub(others + FRAME_BYTES);
+        let key = letter.message.as_ref().and_then(|message| message.key.as_deref());
+        let key = key.map(|key| cut(key, most, "pelton.key_bytes", headers));
+        let most = most - key.map_or(0, <[u8]>::len);
+        (key, cut(&letter.payload, most, "pelton.payload_bytes", headers))
     }
+}
+
+/// So many of the bytes at most; a header says how many there were.
+fn cut<'a>(bytes: &'a [u8], most: usize, header: &'static str, headers: &mut Headers<'_>) -> &'a [u8] {
+    if bytes.len() <= most {
+        return bytes;
+    }
+    headers.push((header, bytes.len().to_string().into()));
+    &bytes[..most]
 }
 
 #[cfg(test)]
@@ -199,5 +210,22 @@ mod tests {
         assert!((MAX - 2 * FRAME_BYTES..MAX).contains(&length), "{length}");
         assert!(shown(&rows, 0).ends_with("payload_bytes=1000000"), "{}", shown(&rows, 0));
         assert!(!shown(&rows, 1).contains("payload_bytes"));
+    }
+
+    #[test]
+    fn a_key_and_a_reason_that_are_too_long_are_cut_too() {
+        let key = Some(Bytes::from(vec![b'k'; 2 * MAX]));
+        let message = MessageOrigin { topic: "t".into(), partition: 3, offset: 12, key };
+        let long =
+            DeadLetter { reason: "ä".repeat(MAX), message: Some(message), ..malformed(b"{\"payload\": 1}") };
+        let rows = envelope(MAX).rows(&[long, malformed(b"x")]).unwrap();
+        let key = rows.column(0).as_binary::<i32>().value(0).len();
+        let shown_first = shown(&rows, 0);
+        assert!((MAX - 2 * FRAME_BYTES..MAX).contains(&(key + shown_first.len())), "{key}");
+        assert_eq!(rows.column(1).as_binary::<i32>().value(0), b"");
+        assert!(shown_first.ends_with("key_bytes=2000000 payload_bytes=14"));
+        assert!(shown_first.contains("ä reason_bytes=2000000 source=in"));
+        assert_eq!(rows.column(0).as_binary::<i32>().value(1), b"\xffk");
+        assert!(!shown(&rows, 1).contains("_bytes"));
     }
 }

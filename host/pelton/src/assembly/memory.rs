@@ -9,7 +9,8 @@ const SHARE: u64 = 4;
 const BYTES_MIN: u64 = 64 << 20;
 
 /// The bytes of memory for the state of a query: of what the machine has, or of what the control group may take that the
-/// process is in (as a container is), if that is less. No row depends on it: what does not fit lies on disk.
+/// process sees as the root of all (as in a container), if that is less. No row depends on it: what does not fit lies on
+/// disk.
 pub(super) fn for_state() -> u64 {
     static BYTES: LazyLock<u64> = LazyLock::new(|| {
         let mut system = System::new();

@@ -61,6 +61,9 @@ pub(super) struct Piece {
     pub(super) last: bool,
 }
 
+/// File systems take no longer names.
+const NAME_BYTES_MAX: usize = 255;
+
 /// Splits the rows of one micro-batch. A fresh clone serves each micro-batch.
 #[derive(Debug, Clone)]
 pub(super) struct Splitter {
@@ -211,7 +214,7 @@ impl Split {
             let group = match previous {
                 Some((same, group)) if same == key => group,
                 _ => {
-                    let partition = self.partition(key.as_ref(), &columns, row);
+                    let partition = self.partition(key.as_ref(), &columns, row)?;
                     *group_of.entry(partition).or_insert_with(|| {
                         groups.push((partition, Vec::new()));
                         groups.len() - 1
@@ -224,14 +227,23 @@ impl Split {
         Ok(groups)
     }
 
-    fn partition(&mut self, key: &[u8], columns: &[Column<'_>], row: usize) -> usize {
+    fn partition(&mut self, key: &[u8], columns: &[Column<'_>], row: usize) -> Result<usize> {
         if let Some(known) = self.by_key.get(key) {
-            return *known;
+            return Ok(*known);
         }
         let directory = escape::directory(&self.plan.names, columns, row);
+        // Before anything of the micro-batch is decided: it could never be given its name.
+        if let Some(name) = directory.split('/').find(|name| name.len() > NAME_BYTES_MAX) {
+            let column = name.split('=').next().unwrap_or_default();
+            return Err(Error::data(format!(
+                "partition_by: a value of column '{column}' would name a directory with {} bytes, and a name has {NAME_BYTES_MAX} at most",
+                name.len()
+            ))
+            .hint("partition by something shorter, such as substring(…) or sha1(…) of the column"));
+        }
         self.partitions.push(Partition::new(directory.into()));
         self.by_key.insert(key.into(), self.partitions.len() - 1);
-        self.partitions.len() - 1
+        Ok(self.partitions.len() - 1)
     }
 
     fn add(&mut self, nth: usize, rows: RecordBatch, ready: &mut VecDeque<Piece>) {

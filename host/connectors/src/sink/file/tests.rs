@@ -2,7 +2,7 @@
 
 use super::test_rows::{batch_info, context, numbers, stream};
 use super::*;
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use pelton_core::files::MemoryFiles;
 use pelton_core::{BatchId, ErrorKind, QueryId};
@@ -93,6 +93,19 @@ async fn partitions_become_directories_and_leave_the_files() {
             ("key=k 2/part-00004-00002.csv", "2\n5\n"),
         ]
     );
+}
+
+#[tokio::test]
+async fn a_value_that_can_name_no_directory_is_told_before_anything_is_decided() {
+    let files = MemoryFiles::new();
+    let by_key = FileSinkOptions { partition_by: vec!["key".into()], ..options(FileFormat::Csv) };
+    let sink = open(&files, by_key, None).await.unwrap();
+    let key: ArrayRef = Arc::new(StringArray::from(vec!["L".repeat(252)]));
+    let rows = RecordBatch::try_from_iter([("n", numbers(0..1).column(0).clone()), ("key", key)]).unwrap();
+    let told = sink.write(&batch_info(0), stream(vec![rows])).await.unwrap_err();
+    assert!(told.message().contains("column 'key' would name a directory with 256 bytes"), "{told}");
+    sink.write(&batch_info(0), stream(vec![numbers(0..1)])).await.unwrap();
+    assert_eq!(visible(&files).await.len(), 1);
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ fn write(out: &mut Vec<u8>, values: &ArrayRef, row: usize) -> Result<()> {
         DataType::Struct(fields) => {
             let columns = fields.iter().zip(values.as_struct().columns());
             let there = columns.filter(|(_, column)| column.is_valid(row));
-            enclosed(out, b"{}", there, |out, (field, column)| {
+            enclosed(out, b"{}", ",", there, |out, (field, column)| {
                 out.extend_from_slice(Value::from(field.name().as_str()).to_string().as_bytes());
                 out.push(b':');
                 write(out, column, row)
@@ -104,11 +104,11 @@ fn write(out: &mut Vec<u8>, values: &ArrayRef, row: usize) -> Result<()> {
         }
         DataType::List(_) => {
             let items = values.as_list::<i32>().value(row);
-            enclosed(out, b"[]", 0..items.len(), |out, at| write(out, &items, at))?;
+            enclosed(out, b"[]", ",", 0..items.len(), |out, at| write(out, &items, at))?;
         }
         DataType::Map(..) => {
             let entries = values.as_map().value(row);
-            enclosed(out, b"{}", 0..entries.len(), |out, at| {
+            enclosed(out, b"{}", ",", 0..entries.len(), |out, at| {
                 let mut key = Vec::new();
                 write(&mut key, entries.column(0), at)?;
                 let is_text = key.first() == Some(&b'"');
@@ -133,17 +133,18 @@ fn quoted_unless(out: &mut Vec<u8>, bare: bool, push: impl FnOnce(&mut Vec<u8>))
     out.extend_from_slice(quote);
 }
 
-/// The items with commas between them, in a pair of brackets.
-fn enclosed<T>(
+/// The items with something between them, in a pair of brackets.
+pub(super) fn enclosed<T>(
     out: &mut Vec<u8>,
     brackets: &[u8; 2],
+    between: &str,
     items: impl Iterator<Item = T>,
     mut push: impl FnMut(&mut Vec<u8>, T) -> Result<()>,
 ) -> Result<()> {
     out.push(brackets[0]);
     for (at, item) in items.enumerate() {
         if at > 0 {
-            out.push(b',');
+            out.extend_from_slice(between.as_bytes());
         }
         push(out, item)?;
     }

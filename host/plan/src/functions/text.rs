@@ -1,13 +1,12 @@
 //! Text functions where Spark's meaning differs from DataFusion's: regular expressions, splitting, positions.
 
-use super::function::{Function, Remembered, Returns, array, at, failed, text, texts, unchanged};
+use super::function::{Function, Remembered, Returns, array, at, failed, text, texts};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListBuilder, StringArray, StringBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int32Type};
+use datafusion::arrow::datatypes::{DataType, Int32Type};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{ScalarFunctionArgs, ScalarUDF};
-use pelton_core::number::{push_f32, push_f64};
 use pelton_core::types::list_of;
 use regex::Regex;
 use std::sync::Arc;
@@ -49,36 +48,7 @@ pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
             |_, args| initcap(args),
         )
         .udf(),
-        Function::new(
-            FLOAT_TEXT,
-            zone,
-            |f, t| f.arguments(t.len(), 1..=1).and_then(|()| unchanged(f, t)),
-            utf8,
-            |_, args| float_text(args),
-        )
-        .udf(),
     ]
-}
-
-/// What `CAST(x AS string)` of a floating-point number becomes.
-pub(crate) const FLOAT_TEXT: &str = "float_text";
-
-/// `1.0E-7`: as Java prints them.
-fn float_text(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
-    let values = array(args, 0)?;
-    let text = |push: &dyn Fn(&mut Vec<u8>)| {
-        let mut out = Vec::new();
-        push(&mut out);
-        String::from_utf8_lossy(&out).into_owned()
-    };
-    let texts: StringArray = match values.as_primitive_opt::<Float32Type>() {
-        Some(floats) => floats.iter().map(|x| x.map(|x| text(&|out| push_f32(out, x)))).collect(),
-        None => {
-            let doubles = values.as_primitive::<Float64Type>();
-            doubles.iter().map(|x| x.map(|x| text(&|out| push_f64(out, x)))).collect()
-        }
-    };
-    Ok(Arc::new(texts))
 }
 
 fn two_texts(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {

@@ -167,7 +167,7 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// Casts from and to timestamps, and from floating-point numbers to text, become Spark's; the plan's types are known already.
+/// Casts from and to timestamps, and from floating-point numbers and nested values to text, become Spark's; the plan's types are known already.
 pub(super) fn spark_casts(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
     each_expression(plan, |expr, schema| {
         let (inner, to, lenient) = match &expr {
@@ -206,6 +206,7 @@ fn replacement(
     use DataType::{Float64, Int64, Timestamp, Utf8};
     match (from, to) {
         (number, Utf8) if number.is_floating() => Some((crate::functions::FLOAT_TEXT, None, true)),
+        (nested, Utf8) if nested.is_nested() => Some((crate::functions::NESTED_TEXT, None, true)),
         (Utf8, Timestamp(_, Some(_))) if lenient => Some(("try_to_timestamp", None, true)),
         (Utf8, Timestamp(_, Some(_))) => Some(("to_timestamp", None, true)),
         (number, Timestamp(_, Some(_))) if number.is_integer() => {
@@ -218,7 +219,7 @@ fn replacement(
         (Timestamp(_, Some(_)), number) if number.is_integer() => {
             Some(("unix_seconds", None, *number == Int64))
         }
-        (Timestamp(_, Some(_)), number) if number.is_floating() => {
+        (Timestamp(_, Some(_)), number) if number.is_floating() || number.is_decimal() => {
             Some((crate::functions::FRACTIONAL_SECONDS, None, *number == Float64))
         }
         _ => None,

@@ -8,6 +8,7 @@ mod constants;
 mod decimals;
 mod dialect;
 mod errors;
+mod formats;
 mod generators;
 mod grouping;
 mod mismatch;
@@ -150,6 +151,7 @@ impl Session {
             rewrite::int_literals(&mut statement);
         }
         let planned = self.statement(&statement, input).and_then(casts::doubles_over_decimals);
+        let planned = planned.and_then(formats::numbers_as_text);
         let first = planned.and_then(|plan| {
             let spark = casts::spark_literals(plan.clone())
                 .and_then(|plan| decimals::spark_decimals(plan, self))

@@ -125,6 +125,11 @@ fn calculate(op: Op, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
     Ok(Arc::new(values.with_precision_and_scale(precision, scale)?))
 }
 
+/// A decimal divided by a count, with so many digits behind the point; none: it is out of all bounds.
+pub(super) fn quotient(value: i128, value_scale: i32, count: u64, scale: i32) -> Option<i128> {
+    one_value(Op::Divide, (value, value_scale), (count.into(), 0), scale)
+}
+
 /// The result with so many digits behind the point; none: it is out of all bounds.
 fn one_value(op: Op, (a, s1): (i128, i32), (b, s2): (i128, i32), scale: i32) -> Option<i128> {
     let (a, b) = (i256::from_i128(a), i256::from_i128(b));

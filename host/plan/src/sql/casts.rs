@@ -85,6 +85,13 @@ fn folded(left: &Expr, op: Operator, right: &Expr) -> Result<Option<ScalarValue>
     value.map(Some).ok_or_else(overflow)
 }
 
+/// Whether values of these types meet as doubles.
+fn become_doubles(types: &[DataType]) -> bool {
+    let any = |is: fn(&DataType) -> bool| types.iter().any(is);
+    any(DataType::is_decimal) && any(DataType::is_floating)
+        || any(|data_type| *data_type == DataType::Float32) && any(DataType::is_integer)
+}
+
 /// Functions whose arguments become one type.
 const OF_ONE_TYPE: [&str; 9] =
     ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least", "if", "make_array", "array"];
@@ -96,9 +103,7 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
         let type_of = |e: &Expr| e.get_type(schema).unwrap_or(DataType::Null);
         let mixed = |exprs: &[&Expr]| {
             let types: Vec<DataType> = exprs.iter().map(|e| type_of(e)).collect();
-            let any = |is: fn(&DataType) -> bool| types.iter().any(is);
-            any(DataType::is_decimal) && any(DataType::is_floating)
-                || any(|t| *t == DataType::Float32) && any(DataType::is_integer)
+            become_doubles(&types)
         };
         let double = |e: Expr| match type_of(&e) {
             number if number.is_numeric() && number != DataType::Float64 => cast(e, DataType::Float64),
@@ -167,7 +172,8 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// Casts from and to timestamps, and from floating-point numbers and nested values to text, become Spark's; the plan's types are known already.
+/// Casts from and to timestamps, and from floating-point numbers and nested values to text, become Spark's; the plan's
+/// types are known already.
 pub(super) fn spark_casts(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
     each_expression(plan, |expr, schema| {
         let (inner, to, lenient) = match &expr {

@@ -92,6 +92,13 @@ fn become_doubles(types: &[DataType]) -> bool {
         || any(|data_type| *data_type == DataType::Float32) && any(DataType::is_integer)
 }
 
+/// Whether a decimal is compared with a text.
+fn compares_with_text(op: Operator, left: &DataType, right: &DataType) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+        && (left.is_decimal() && *right == DataType::Utf8 || *left == DataType::Utf8 && right.is_decimal())
+}
+
 /// Functions whose arguments become one type.
 const OF_ONE_TYPE: [&str; 9] =
     ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least", "if", "make_array", "array"];
@@ -117,16 +124,7 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right })
-                if matches!(
-                    op,
-                    Operator::Eq
-                        | Operator::NotEq
-                        | Operator::Lt
-                        | Operator::LtEq
-                        | Operator::Gt
-                        | Operator::GtEq
-                ) && (type_of(&left).is_decimal() && type_of(&right) == DataType::Utf8
-                    || type_of(&left) == DataType::Utf8 && type_of(&right).is_decimal()) =>
+                if compares_with_text(op, &type_of(&left), &type_of(&right)) =>
             {
                 let (left, right) = (cast(*left, DataType::Float64), cast(*right, DataType::Float64));
                 let (left, right) = (Box::new(left), Box::new(right));

@@ -11,7 +11,6 @@ mod compress;
 mod csv;
 mod datetime;
 mod json;
-mod number;
 mod parquet;
 mod pattern;
 mod protobuf;
@@ -36,7 +35,7 @@ pub use crate::format::FileFormat;
 
 pub(crate) use columns::{Column, Values};
 pub(crate) use datetime::{LocalTime, push_clock, push_two};
-pub(crate) use number::{push_decimal_plain, push_f32, push_f64, push_int};
+pub(crate) use pelton_core::number::{push_decimal_plain, push_f32, push_f64, push_int};
 pub(crate) use show::push_shown;
 
 use crate::decode::options::OptionMap;

@@ -29,6 +29,7 @@ pub mod function;
 pub mod group_function;
 pub mod ids;
 pub mod interval;
+pub mod number;
 pub mod offset;
 pub mod query;
 pub mod sink;

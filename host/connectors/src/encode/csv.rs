@@ -4,11 +4,11 @@
 use super::Records;
 use super::columns::{Column, Values};
 use super::compress::Compression;
-use super::number::{push_decimal, push_f32, push_f64, push_int};
 use super::pattern::{Knows, TimeFormat};
 use crate::decode::options::{Bag, OptionMap};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
+use pelton_core::number::{push_decimal, push_f32, push_f64, push_int};
 use pelton_core::types::type_name;
 use pelton_core::{Error, Result};
 

@@ -1,8 +1,8 @@
 //! Dates and times for writing: instants to local time, and Spark's default layouts.
 
-use super::number::push_int;
 use arrow::array::timezone::Tz;
 use chrono::{DateTime, Offset, TimeZone};
+use pelton_core::number::push_int;
 use pelton_core::{Error, Result};
 use std::cell::Cell;
 

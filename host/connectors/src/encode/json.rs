@@ -5,7 +5,6 @@
 use super::Records;
 use super::columns::{Column, Values, range};
 use super::compress::Compression;
-use super::number::{push_decimal, push_f32, push_f64, push_int};
 use super::pattern::{Knows, TimeFormat};
 use super::show::push_shown;
 use crate::decode::options::{Bag, OptionMap};
@@ -14,6 +13,7 @@ use arrow::datatypes::Schema;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pelton_core::Result;
+use pelton_core::number::{push_decimal, push_f32, push_f64, push_int};
 
 /// Writes rows as JSON objects.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 //! What an optional part (`[.SSS]`) needs and the type has not is left out; outside of such a part it is refused.
 
 use super::datetime::{LocalTime, ZoneClock, push_iso, push_offset, push_two, push_year};
-use super::number::push_int;
+use pelton_core::number::push_int;
 use pelton_core::{Error, Result};
 
 /// How a date or timestamp column is written.

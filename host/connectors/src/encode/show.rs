@@ -3,7 +3,7 @@
 
 use super::columns::{Column, Values, range};
 use super::datetime::{LocalTime, push_date, push_shown_time};
-use super::number::{push_decimal_plain, push_f32, push_f64, push_int};
+use pelton_core::number::{push_decimal_plain, push_f32, push_f64, push_int};
 
 /// Appends a value: `NULL`, `2013-01-01 10:00:00`, `{a, b}`, `[1, 2]`, `{k -> v}`, `[68 69]` for binary.
 pub(crate) fn push_shown(out: &mut Vec<u8>, column: &Column<'_>, row: usize) {

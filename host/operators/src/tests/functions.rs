@@ -69,7 +69,7 @@ fn arithmetic_is_sparks_ansi_mode() {
         ("try_cast('12' AS LONG)", json!(12)),
         ("CAST('12' AS BIGINT) + 1", json!(13)),
         ("CAST(i AS STRING)", json!("7")),
-        ("round(2.5)", json!(3.0)),
+        ("round(2.5)", json!(3)),
         ("log(e())", json!(1.0)),
         ("log(2, 8)", json!(3.0)),
         ("pow(2, 3)", json!(8.0)),
@@ -375,4 +375,79 @@ fn explode_and_its_kin_make_rows() {
     );
     let nested = run("- select: [upper(explode(array('a')))]\n", COLUMNS, &[row()]).expect_err("refused");
     assert!(nested.message().contains("stands alone in the SELECT list"), "{nested}");
+}
+
+/// All values are real Spark's.
+#[test]
+fn decimals_calculate_as_in_spark() {
+    let types = [
+        ("dec + dec", "decimal(11,2)"),
+        ("dec - l", "decimal(23,2)"),
+        ("dec * dec", "decimal(21,4)"),
+        ("dec / 3", "decimal(14,6)"),
+        ("dec % 3", "decimal(3,2)"),
+        ("1.5 * 2", "decimal(4,1)"),
+        ("100 / 3.0", "decimal(10,6)"),
+        ("CAST(1 AS decimal(38,10)) * CAST(1 AS decimal(38,10))", "decimal(38,6)"),
+        ("CAST(1 AS decimal(38,10)) / CAST(1 AS decimal(38,10))", "decimal(38,6)"),
+        ("CAST(1 AS decimal(38,18)) + CAST(1 AS decimal(38,2))", "decimal(38,6)"),
+        ("round(dec, 1)", "decimal(10,1)"),
+        ("round(dec)", "decimal(9,0)"),
+        ("round(dec, -1)", "decimal(9,0)"),
+        ("nvl(dec, 1)", "decimal(12,2)"),
+        ("CAST(1 AS float) * i", "double"),
+    ];
+    let types: Vec<(String, Value)> =
+        types.iter().map(|(expr, of)| (format!("typeof({expr})"), json!(of))).collect();
+    check(&types.iter().map(|(expr, of)| (expr.as_str(), of.clone())).collect::<Vec<_>>());
+    check(&[
+        ("string(2.0 / 3)", json!("0.666667")),
+        ("string(-2.0 / 3)", json!("-0.666667")),
+        ("string(1 / 3.0)", json!("0.333333")),
+        ("string(CAST(2 AS decimal(38,18)) / 3)", json!("0.666666666666666667")),
+        ("string(CAST(2 AS decimal(38,10)) * CAST(1.2345678901 AS decimal(38,10)))", json!("2.469136")),
+        ("string(round(dec, 1))", json!("12.3")),
+        ("string(round(-2.5))", json!("-3")),
+        ("string(round(1.005, 2))", json!("1.01")),
+        ("string(round(dec, -1))", json!("10")),
+        ("string(-7.5 % 2)", json!("-1.5")),
+        ("string(CAST(ts AS decimal(20,3)))", json!("1774787696.789")),
+    ]);
+    fails(&[
+        ("dec / z", "division by zero"),
+        ("dec % z", "division by zero"),
+        ("CAST(9e37 AS decimal(38,0)) * 10", "overflow"),
+    ]);
+}
+
+/// All values are real Spark's.
+#[test]
+fn numbers_become_text_as_in_spark() {
+    check(&[
+        ("string(CAST(1e-7 AS double))", json!("1.0E-7")),
+        ("string(CAST(12345678.9 AS double))", json!("1.23456789E7")),
+        ("string(CAST(1e10 AS float))", json!("1.0E10")),
+        ("string(double('Infinity'))", json!("Infinity")),
+        ("concat('x', CAST(1e20 AS double))", json!("x1.0E20")),
+        ("CAST(1e20 AS double) || ''", json!("1.0E20")),
+        ("length(CAST(12345678.9 AS double))", json!(12)),
+        ("lpad(CAST(1e20 AS double), 8, '*')", json!("**1.0E20")),
+        ("format_string('%s %.1f %s', dec, dec, CAST(1e20 AS double))", json!("12.34 12.3 1.0E20")),
+        ("string(ai)", json!("[3, null, 1]")),
+        ("string(m)", json!("{k -> 5}")),
+        ("string(st)", json!("{1, {q}}")),
+        ("string(array(CAST(1e20 AS double)))", json!("[1.0E20]")),
+        ("string(array(ts))", json!("[2026-03-29 12:34:56.789]")),
+        (
+            "to_json(struct(CAST(1e20 AS double) AS d, CAST(1 AS decimal(3,2)) AS c))",
+            json!(r#"{"d":1.0E20,"c":1.00}"#),
+        ),
+        (
+            "to_json(struct(timestamp'2026-01-01 00:00:00.123456' AS t))",
+            json!(r#"{"t":"2026-01-01T00:00:00.123Z"}"#),
+        ),
+        ("to_json(array(double('NaN'), NULL))", json!(r#"["NaN",null]"#)),
+        ("to_json(map(1, 2.5))", json!(r#"{"1":2.5}"#)),
+        ("log1p(1e-10)", json!(9.999999999500001e-11)),
+    ]);
 }

@@ -31,6 +31,7 @@ pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
         Function::new("try_subtract", zone, same, first, |_, args| attempt(args, numeric::sub)).udf(),
         Function::new("try_multiply", zone, same, first, |_, args| attempt(args, numeric::mul)).udf(),
         Function::new("log", zone, one_or_two_doubles, float, |_, args| logarithm(args)).udf(),
+        Function::new("log1p", zone, one_double, float, |_, args| logarithm_of_one_more(args)).udf(),
     ];
     functions
         .push(Function::new("e", zone, nothing, float, |_, args| constant(args, std::f64::consts::E)).udf());
@@ -45,6 +46,11 @@ fn nothing(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {
 fn doubles(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {
     function.arguments(types.len(), 2..=2)?;
     Ok(vec![DataType::Float64; 2])
+}
+
+fn one_double(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {
+    function.arguments(types.len(), 1..=1)?;
+    Ok(vec![DataType::Float64])
 }
 
 fn one_or_two_doubles(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -144,6 +150,13 @@ fn logarithm(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
         Some(x.filter(|x| *x > 0.0)?.ln() / base.filter(|b| *b > 0.0)?.ln())
     };
     Ok(Arc::new(first.iter().zip(second.iter()).map(log).collect::<Float64Array>()))
+}
+
+/// Exact for small numbers, too; NULL outside its domain, as in Spark.
+fn logarithm_of_one_more(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    let values = array(args, 0)?;
+    let one = |x: Option<f64>| x.filter(|x| *x > -1.0).map(f64::ln_1p);
+    Ok(Arc::new(values.as_primitive::<Float64Type>().iter().map(one).collect::<Float64Array>()))
 }
 
 /// The types of the whole numbers that `/` makes a double of; for the planner.

@@ -2,10 +2,15 @@
 
 use super::function::{Function, array, at, text, texts};
 use crate::json::{Nulls, value_json};
-use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, StringArray, TimestampMicrosecondArray,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType,
+};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{ScalarFunctionArgs, ScalarUDF};
+use pelton_core::number::{push_decimal, push_f32, push_f64};
 use pelton_core::types::{normalize, type_name};
 use serde_json::Value;
 use std::sync::Arc;
@@ -57,11 +62,94 @@ fn to_json(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
         if values.is_null(row) {
             return Ok(None);
         }
-        let value = value_json(&values, row, Nulls::LeftOut)
-            .map_err(|e| DataFusionError::Execution(e.to_string()))?;
-        Ok(Some(value.to_string()))
+        let mut out = Vec::new();
+        write(&mut out, &values, row)?;
+        Ok(Some(String::from_utf8_lossy(&out).into_owned()))
     };
     Ok(Arc::new((0..values.len()).map(one).collect::<Result<StringArray>>()?))
+}
+
+/// One value as Spark's `to_json` has it: numbers as Java prints them, times to the millisecond.
+fn write(out: &mut Vec<u8>, values: &ArrayRef, row: usize) -> Result<()> {
+    if values.is_null(row) {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    }
+    match values.data_type() {
+        DataType::Float64 => {
+            let value = values.as_primitive::<Float64Type>().value(row);
+            quoted_unless(out, value.is_finite(), |out| push_f64(out, value));
+        }
+        DataType::Float32 => {
+            let value = values.as_primitive::<Float32Type>().value(row);
+            quoted_unless(out, value.is_finite(), |out| push_f32(out, value));
+        }
+        DataType::Decimal128(_, scale) => {
+            push_decimal(out, values.as_primitive::<Decimal128Type>().value(row), *scale)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let micros = values.as_primitive::<TimestampMicrosecondType>().value(row);
+            let millis = TimestampMicrosecondArray::from(vec![micros - micros.rem_euclid(1000)]);
+            let millis: ArrayRef = Arc::new(millis.with_timezone_opt(zone.clone()));
+            out.extend_from_slice(plain(&millis, 0)?.to_string().as_bytes());
+        }
+        DataType::Struct(fields) => {
+            let columns = fields.iter().zip(values.as_struct().columns());
+            let there = columns.filter(|(_, column)| column.is_valid(row));
+            enclosed(out, b"{}", ",", there, |out, (field, column)| {
+                out.extend_from_slice(Value::from(field.name().as_str()).to_string().as_bytes());
+                out.push(b':');
+                write(out, column, row)
+            })?;
+        }
+        DataType::List(_) => {
+            let items = values.as_list::<i32>().value(row);
+            enclosed(out, b"[]", ",", 0..items.len(), |out, at| write(out, &items, at))?;
+        }
+        DataType::Map(..) => {
+            let entries = values.as_map().value(row);
+            enclosed(out, b"{}", ",", 0..entries.len(), |out, at| {
+                let mut key = Vec::new();
+                write(&mut key, entries.column(0), at)?;
+                let is_text = key.first() == Some(&b'"');
+                quoted_unless(out, is_text, |out| out.extend_from_slice(&key));
+                out.push(b':');
+                write(out, entries.column(1), at)
+            })?;
+        }
+        _ => out.extend_from_slice(plain(values, row)?.to_string().as_bytes()),
+    }
+    Ok(())
+}
+
+fn plain(values: &ArrayRef, row: usize) -> Result<Value> {
+    value_json(values, row, Nulls::LeftOut).map_err(|e| DataFusionError::Execution(e.to_string()))
+}
+
+fn quoted_unless(out: &mut Vec<u8>, bare: bool, push: impl FnOnce(&mut Vec<u8>)) {
+    let quote: &[u8] = if bare { b"" } else { b"\"" };
+    out.extend_from_slice(quote);
+    push(out);
+    out.extend_from_slice(quote);
+}
+
+/// The items with something between them, in a pair of brackets.
+pub(super) fn enclosed<T>(
+    out: &mut Vec<u8>,
+    brackets: &[u8; 2],
+    between: &str,
+    items: impl Iterator<Item = T>,
+    mut push: impl FnMut(&mut Vec<u8>, T) -> Result<()>,
+) -> Result<()> {
+    out.push(brackets[0]);
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.extend_from_slice(between.as_bytes());
+        }
+        push(out, item)?;
+    }
+    out.push(brackets[1]);
+    Ok(())
 }
 
 fn get_json_object(args: &ScalarFunctionArgs) -> Result<ArrayRef> {

@@ -7,9 +7,11 @@ pub(crate) mod access;
 pub(crate) mod aggregate;
 pub(crate) mod arithmetic;
 mod clock;
+pub(crate) mod decimal;
 mod from_json;
 mod function;
 mod json_text;
+mod number_text;
 mod parts;
 mod pattern;
 pub(crate) mod plugin;
@@ -29,7 +31,9 @@ pub(crate) fn all(time_zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     functions.extend(parts::all(time_zone));
     functions.extend(window::all(time_zone));
     functions.extend(text::all(time_zone));
+    functions.extend(number_text::all(time_zone));
     functions.extend(arithmetic::all(time_zone));
+    functions.extend(decimal::all(time_zone));
     functions.extend(access::all(time_zone));
     functions.extend(json_text::all(time_zone));
     functions
@@ -42,11 +46,11 @@ pub(crate) fn is_ours(name: &str) -> bool {
     all(&zone).iter().any(named) || aggregate::all().iter().any(|function| function.name() == name)
 }
 
+pub(crate) use number_text::{FLOAT_TEXT, NESTED_TEXT};
 pub(crate) use times::{FRACTIONAL_SECONDS, TIMESTAMP_TEXT};
 
 /// Spark's names for functions that exist under another name: (Spark's, ours).
 pub(crate) const ALIASES: &[(&str, &str)] = &[
-    ("ifnull", "nvl"),
     ("ucase", "upper"),
     ("lcase", "lower"),
     ("char_length", "length"),

@@ -63,6 +63,16 @@ fn one_instant(function: &Function, types: &[DataType]) -> Result<Vec<DataType>>
     Ok(vec![instant(function)])
 }
 
+/// One instant in the same form.
+pub(super) fn instant_text(function: &Function, micros: i64) -> Result<String> {
+    let by = pattern("yyyy-MM-dd HH:mm:ss.SSSSSS")?;
+    let mut shown = String::new();
+    if let Some(moment) = local(micros, zone(function)) {
+        by.print(&moment, &mut shown);
+    }
+    Ok(shown.trim_end_matches('0').trim_end_matches('.').to_owned())
+}
+
 /// `2026-01-02 03:04:05.5`: on the clocks of the session's zone, zeros at the end of the fraction left out.
 fn timestamp_text(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
     let (times, zone) = (moments(function, args, |_| Ok(None))?, zone(function));

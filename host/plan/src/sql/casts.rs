@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Between, Expr, ExprSchemable, LogicalPlan, Operat
 use pelton_core::types::type_name;
 
 /// Applies `change` to every expression of the plan and keeps the names of columns.
-fn each_expression(
+pub(super) fn each_expression(
     plan: LogicalPlan,
     mut change: impl FnMut(Expr, &datafusion::common::DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
@@ -85,20 +85,37 @@ fn folded(left: &Expr, op: Operator, right: &Expr) -> Result<Option<ScalarValue>
     value.map(Some).ok_or_else(overflow)
 }
 
+/// Whether values of these types meet as doubles.
+fn become_doubles(types: &[DataType]) -> bool {
+    let any = |is: fn(&DataType) -> bool| types.iter().any(is);
+    any(DataType::is_decimal) && any(DataType::is_floating)
+        || any(|data_type| *data_type == DataType::Float32) && any(DataType::is_integer)
+}
+
+/// Whether a decimal is compared with a text.
+fn compares_with_text(op: Operator, left: &DataType, right: &DataType) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+        && (left.is_decimal() && *right == DataType::Utf8 || *left == DataType::Utf8 && right.is_decimal())
+}
+
 /// Functions whose arguments become one type.
 const OF_ONE_TYPE: [&str; 9] =
     ["coalesce", "nvl", "ifnull", "nullif", "greatest", "least", "if", "make_array", "array"];
 
 /// A decimal beside a double becomes a double, as in Spark (DataFusion would make the double a decimal, which it may not
-/// fit); a decimal beside text makes doubles of both.
+/// fit), and so do a float and a whole number beside each other; a decimal beside text makes doubles of both.
 pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
     each_expression(plan, |expr, schema| {
         let type_of = |e: &Expr| e.get_type(schema).unwrap_or(DataType::Null);
         let mixed = |exprs: &[&Expr]| {
             let types: Vec<DataType> = exprs.iter().map(|e| type_of(e)).collect();
-            types.iter().any(DataType::is_decimal) && types.iter().any(DataType::is_floating)
+            become_doubles(&types)
         };
-        let double = |e: Expr| if type_of(&e).is_decimal() { cast(e, DataType::Float64) } else { e };
+        let double = |e: Expr| match type_of(&e) {
+            number if number.is_numeric() && number != DataType::Float64 => cast(e, DataType::Float64),
+            _ => e,
+        };
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right })
                 if op != Operator::StringConcat && mixed(&[&left, &right]) =>
@@ -107,16 +124,7 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right })
-                if matches!(
-                    op,
-                    Operator::Eq
-                        | Operator::NotEq
-                        | Operator::Lt
-                        | Operator::LtEq
-                        | Operator::Gt
-                        | Operator::GtEq
-                ) && (type_of(&left).is_decimal() && type_of(&right) == DataType::Utf8
-                    || type_of(&left) == DataType::Utf8 && type_of(&right).is_decimal()) =>
+                if compares_with_text(op, &type_of(&left), &type_of(&right)) =>
             {
                 let (left, right) = (cast(*left, DataType::Float64), cast(*right, DataType::Float64));
                 let (left, right) = (Box::new(left), Box::new(right));
@@ -162,7 +170,8 @@ pub(super) fn doubles_over_decimals(plan: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// Casts from and to timestamps become Spark's; the plan's types are known already.
+/// Casts from and to timestamps, and from floating-point numbers and nested values to text, become Spark's; the plan's
+/// types are known already.
 pub(super) fn spark_casts(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
     each_expression(plan, |expr, schema| {
         let (inner, to, lenient) = match &expr {
@@ -200,6 +209,8 @@ fn replacement(
 ) -> Option<(&'static str, Option<DataType>, bool)> {
     use DataType::{Float64, Int64, Timestamp, Utf8};
     match (from, to) {
+        (number, Utf8) if number.is_floating() => Some((crate::functions::FLOAT_TEXT, None, true)),
+        (nested, Utf8) if nested.is_nested() => Some((crate::functions::NESTED_TEXT, None, true)),
         (Utf8, Timestamp(_, Some(_))) if lenient => Some(("try_to_timestamp", None, true)),
         (Utf8, Timestamp(_, Some(_))) => Some(("to_timestamp", None, true)),
         (number, Timestamp(_, Some(_))) if number.is_integer() => {
@@ -212,7 +223,7 @@ fn replacement(
         (Timestamp(_, Some(_)), number) if number.is_integer() => {
             Some(("unix_seconds", None, *number == Int64))
         }
-        (Timestamp(_, Some(_)), number) if number.is_floating() => {
+        (Timestamp(_, Some(_)), number) if number.is_floating() || number.is_decimal() => {
             Some((crate::functions::FRACTIONAL_SECONDS, None, *number == Float64))
         }
         _ => None,

@@ -5,8 +5,10 @@
 
 mod casts;
 mod constants;
+mod decimals;
 mod dialect;
 mod errors;
+mod formats;
 mod generators;
 mod grouping;
 mod mismatch;
@@ -149,12 +151,15 @@ impl Session {
             rewrite::int_literals(&mut statement);
         }
         let planned = self.statement(&statement, input).and_then(casts::doubles_over_decimals);
+        let planned = planned.and_then(formats::numbers_as_text);
         let first = planned.and_then(|plan| {
-            let spark = casts::spark_literals(plan.clone()).and_then(|plan| self.analyze(plan));
+            let spark = casts::spark_literals(plan.clone())
+                .and_then(|plan| decimals::spark_decimals(plan, self))
+                .and_then(|plan| self.analyze(plan));
             // A function that insists on DataFusion's own literal types.
             spark.or_else(|error| match errors::is_own(&error) {
                 true => Err(error),
-                false => self.analyze(plan),
+                false => decimals::spark_decimals(plan, self).and_then(|plan| self.analyze(plan)),
             })
         });
         let analyzed = match first {
@@ -167,6 +172,7 @@ impl Session {
                 let second = self
                     .statement(&typed, input)
                     .and_then(casts::doubles_over_decimals)
+                    .and_then(|plan| decimals::spark_decimals(plan, self))
                     .and_then(|plan| self.analyze(plan));
                 second.map_err(|_| sql.plan_error(error, &input.columns()))?
             }

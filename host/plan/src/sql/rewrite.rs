@@ -312,10 +312,8 @@ fn as_expression(function: &Function) -> Option<Expr> {
             let found = call("regexp_extract", vec![x.clone(), pattern.clone(), zero()]);
             call("nullif", vec![found, text("")])
         }
-        ("log1p", [x]) => {
-            let one = Expr::value(Value::Number("1".into(), false));
-            call("ln", vec![binary(Box::new(one), BinaryOperator::Plus, nested(x))])
-        }
+        ("log2", [x]) => call("log", vec![Expr::value(Value::Number("2".into(), false)), x.clone()]),
+        ("nvl" | "ifnull", [x, other]) => call("coalesce", vec![x.clone(), other.clone()]),
         ("date_from_unix_date", [days]) => call(
             "date_add",
             vec![cast(Value::SingleQuotedString("1970-01-01".into()), SqlType::Date), days.clone()],

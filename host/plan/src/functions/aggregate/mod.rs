@@ -4,6 +4,7 @@
 //! stream keeps the state of each group and merges into it what each micro-batch brings.
 
 mod average;
+mod extreme;
 mod extreme_by;
 mod mode;
 mod sum;
@@ -16,6 +17,8 @@ pub(crate) fn all() -> Vec<Arc<AggregateUDF>> {
     vec![
         Arc::new(AggregateUDF::new_from_impl(sum::Sum::new())),
         Arc::new(AggregateUDF::new_from_impl(average::Average::new())),
+        Arc::new(AggregateUDF::new_from_impl(extreme::Extreme::max())),
+        Arc::new(AggregateUDF::new_from_impl(extreme::Extreme::min())),
         Arc::new(AggregateUDF::new_from_impl(mode::Mode::new())),
         Arc::new(AggregateUDF::new_from_impl(extreme_by::ExtremeBy::max())),
         Arc::new(AggregateUDF::new_from_impl(extreme_by::ExtremeBy::min())),

@@ -62,7 +62,7 @@ impl AggregateUDFImpl for Sum {
         Ok(vec![Arc::new(Field::new("sum", args.return_field.data_type().clone(), true))])
     }
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One(Mutex::new(sums(args.return_field.data_type())?))))
+        Ok(Box::new(One::new(sums(args.return_field.data_type())?)))
     }
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
         true
@@ -75,20 +75,22 @@ impl AggregateUDFImpl for Sum {
 fn sums(data_type: &DataType) -> Result<Box<dyn GroupsAccumulator>> {
     let data_type = data_type.clone();
     Ok(match data_type {
-        DataType::Int64 => Box::new(Sums::<Int64Type, _>::new(data_type, i64::checked_add)),
-        DataType::Float64 => Box::new(Sums::<Float64Type, _>::new(data_type, |a, b| Some(a + b))),
+        DataType::Int64 => Box::new(Sums::<Int64Type, _>::new(data_type, 0, i64::checked_add)),
+        DataType::Float64 => Box::new(Sums::<Float64Type, _>::new(data_type, 0.0, |a, b| Some(a + b))),
         DataType::Decimal128(precision, _) => {
             let limit = 10_i128.pow(u32::from(precision)) - 1;
             let add = move |a: i128, b: i128| a.checked_add(b).filter(|sum| sum.abs() <= limit);
-            Box::new(Sums::<Decimal128Type, _>::new(data_type, add))
+            Box::new(Sums::<Decimal128Type, _>::new(data_type, 0, add))
         }
         other => return exec_err!("sum() of {other}"),
     })
 }
 
-/// The sums of many groups.
-struct Sums<T: ArrowPrimitiveType, F> {
+/// The sums of many groups, or what else comes of adding one value to another.
+pub(super) struct Sums<T: ArrowPrimitiveType, F> {
     data_type: DataType,
+    /// What changes no value when it is added to.
+    start: T::Native,
     add: F,
     values: Vec<T::Native>,
     /// Whether a group has had a value.
@@ -96,8 +98,8 @@ struct Sums<T: ArrowPrimitiveType, F> {
 }
 
 impl<T: ArrowPrimitiveType, F: Fn(T::Native, T::Native) -> Option<T::Native>> Sums<T, F> {
-    fn new(data_type: DataType, add: F) -> Self {
-        Self { data_type, add, values: Vec::new(), seen: Vec::new() }
+    pub(super) fn new(data_type: DataType, start: T::Native, add: F) -> Self {
+        Self { data_type, start, add, values: Vec::new(), seen: Vec::new() }
     }
 
     fn overflow(&self) -> DataFusionError {
@@ -109,7 +111,7 @@ impl<T: ArrowPrimitiveType, F: Fn(T::Native, T::Native) -> Option<T::Native>> Su
     }
 
     fn grow(&mut self, groups: usize) {
-        self.values.resize(groups, T::default_value());
+        self.values.resize(groups, self.start);
         self.seen.resize(groups, false);
     }
 
@@ -178,7 +180,13 @@ where
 }
 
 /// One group alone.
-struct One(Mutex<Box<dyn GroupsAccumulator>>);
+pub(super) struct One(Mutex<Box<dyn GroupsAccumulator>>);
+
+impl One {
+    pub(super) fn new(group: Box<dyn GroupsAccumulator>) -> Self {
+        Self(Mutex::new(group))
+    }
+}
 
 impl Debug for One {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,14 +1,15 @@
-//! Numbers as Java prints them, which is how Spark writes them everywhere.
+//! Numbers as Java prints them, which is how Spark writes them everywhere: in files, in JSON, and in a cast to string.
+//! Called by whoever makes text of numbers.
 
 /// Appends an integer.
 #[inline]
-pub(crate) fn push_int<I: itoa::Integer>(out: &mut Vec<u8>, value: I) {
+pub fn push_int<I: itoa::Integer>(out: &mut Vec<u8>, value: I) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends as `Double.toString`: `0.1`, `1.0E10`, `NaN`, `-Infinity`.
 #[inline]
-pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
+pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     let size = value.abs();
     let plain = (1e-3..1e7).contains(&size) || size == 0.0;
     push_float(out, plain, value.is_finite(), zmij::Buffer::new().format(value));
@@ -16,7 +17,7 @@ pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
 
 /// Appends as `Float.toString`.
 #[inline]
-pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
+pub fn push_f32(out: &mut Vec<u8>, value: f32) {
     let size = value.abs();
     let plain = (1e-3..1e7).contains(&size) || size == 0.0;
     push_float(out, plain, value.is_finite(), zmij::Buffer::new().format(value));
@@ -82,7 +83,7 @@ fn push_plain(out: &mut Vec<u8>, digits: &str, point: i32) {
 }
 
 /// Appends as `BigDecimal.toString`: very small numbers get an exponent (`0E-10`).
-pub(crate) fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
+pub fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(value.unsigned_abs());
     let adjusted = digits.len() as i32 - 1 - i32::from(scale);
@@ -106,7 +107,7 @@ pub(crate) fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
 }
 
 /// Appends as `BigDecimal.toPlainString`, which is Spark's cast to string.
-pub(crate) fn push_decimal_plain(out: &mut Vec<u8>, value: i128, scale: i8) {
+pub fn push_decimal_plain(out: &mut Vec<u8>, value: i128, scale: i8) {
     if value < 0 {
         out.push(b'-');
     }

@@ -29,7 +29,7 @@ pub struct WatermarkSpec {
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
     /// Memory for the state of this query, for example `2GiB`; at least `1MiB`, and of less than `64MiB` RocksDB takes the most.
-    /// Unless said: a quarter of what the machine has, or the limit of the control group that the process is in.
+    /// Unless said: a quarter of what the machine has, or of the limit of the container.
     pub memory: Option<Spanned<ByteSize>>,
     /// A directory for what does not fit; it is worth nothing after the run. Unless said: the system's for temporary files.
     pub directory: Option<String>,

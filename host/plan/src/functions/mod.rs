@@ -6,6 +6,7 @@
 pub(crate) mod access;
 pub(crate) mod aggregate;
 pub(crate) mod arithmetic;
+pub(crate) mod arrays;
 mod clock;
 pub(crate) mod decimal;
 mod from_json;
@@ -35,6 +36,7 @@ pub(crate) fn all(time_zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
     functions.extend(arithmetic::all(time_zone));
     functions.extend(decimal::all(time_zone));
     functions.extend(access::all(time_zone));
+    functions.extend(arrays::all(time_zone));
     functions.extend(json_text::all(time_zone));
     functions
 }
@@ -47,7 +49,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 pub(crate) use number_text::{FLOAT_TEXT, NESTED_TEXT};
-pub(crate) use times::{FRACTIONAL_SECONDS, TIMESTAMP_TEXT};
+pub(crate) use times::{FRACTIONAL_SECONDS, SECOND_OF_MINUTE, TIMESTAMP_TEXT};
 
 /// Spark's names for functions that exist under another name: (Spark's, ours).
 pub(crate) const ALIASES: &[(&str, &str)] = &[

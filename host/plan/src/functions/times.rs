@@ -4,10 +4,11 @@ use super::clock::days;
 use super::function::{Function, Remembered, array, at, failed, text};
 use super::pattern::Pattern;
 use super::timestamp;
-use chrono::DateTime;
+use chrono::{DateTime, Timelike};
 use chrono_tz::Tz;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Int64Array, StringBuilder, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Int64Array, StringBuilder,
+    TimestampMicrosecondArray,
 };
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -50,6 +51,14 @@ pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
             |_, args| fractional_seconds(args),
         )
         .udf(),
+        Function::new(
+            SECOND_OF_MINUTE,
+            zone,
+            one_instant,
+            |_, _, _| Ok(DataType::Decimal128(8, 6)),
+            second_of_minute,
+        )
+        .udf(),
     ]
 }
 
@@ -57,6 +66,8 @@ pub(super) fn all(zone: &Arc<str>) -> Vec<Arc<ScalarUDF>> {
 pub(crate) const TIMESTAMP_TEXT: &str = "timestamp_text";
 /// What `CAST(ts AS double)` becomes.
 pub(crate) const FRACTIONAL_SECONDS: &str = "timestamp_fractional_seconds";
+/// What `extract(SECOND FROM ts)` becomes.
+pub(crate) const SECOND_OF_MINUTE: &str = "timestamp_second_of_minute";
 
 fn one_instant(function: &Function, types: &[DataType]) -> Result<Vec<DataType>> {
     function.arguments(types.len(), 1..=1)?;
@@ -98,6 +109,17 @@ fn fractional_seconds(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
     };
     let seconds = times.iter().map(|t| t.map(|t| t as f64 / 1e6));
     Ok(Arc::new(seconds.collect::<datafusion::arrow::array::Float64Array>()))
+}
+
+/// With its fraction, as `decimal(8,6)`.
+fn second_of_minute(function: &Function, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    let (times, zone) = (moments(function, args, |_| Ok(None))?, zone(function));
+    let second = |micros: i64| {
+        let at = local(micros, zone)?;
+        Some(i128::from(at.second()) * 1_000_000 + i128::from(at.timestamp_subsec_micros()))
+    };
+    let seconds = times.iter().map(|micros| micros.and_then(second));
+    Ok(Arc::new(seconds.collect::<Decimal128Array>().with_precision_and_scale(8, 6)?))
 }
 
 fn instant(function: &Function) -> DataType {
@@ -263,7 +285,8 @@ fn unix_timestamp(function: &Function, args: &ScalarFunctionArgs) -> Result<Arra
         }
         false => moments(function, args, not_a_time("unix_timestamp"))?,
     };
-    let seconds: Int64Array = times.iter().map(|t| t.map(|t| t.div_euclid(1_000_000))).collect();
+    // Towards zero, unlike unix_seconds().
+    let seconds: Int64Array = times.iter().map(|t| t.map(|t| t / 1_000_000)).collect();
     Ok(Arc::new(seconds))
 }
 

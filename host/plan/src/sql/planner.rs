@@ -1,8 +1,8 @@
 //! Where operators and types of SQL text get Spark's meaning: division, access to parts, type names.
 
-use crate::functions::{access, arithmetic};
+use crate::functions::{access, arithmetic, arrays};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Column, DFSchema, Result, TableReference};
+use datafusion::common::{Column, DFSchema, DataFusionError, Result, TableReference};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, TypePlanner,
 };
@@ -22,7 +22,14 @@ pub(super) struct SparkPlanner {
 
 impl SparkPlanner {
     pub(super) fn new(functions: &HashMap<String, Arc<ScalarUDF>>) -> Self {
-        let names = [arithmetic::DIVIDE, arithmetic::DIV, arithmetic::REMAINDER, access::FIELD, access::ITEM];
+        let names = [
+            arithmetic::DIVIDE,
+            arithmetic::DIV,
+            arithmetic::REMAINDER,
+            access::FIELD,
+            access::ITEM,
+            arrays::CONCAT,
+        ];
         let known = names.into_iter().filter_map(|name| Some((name, functions.get(name)?.clone())));
         Self { functions: known.collect() }
     }
@@ -64,6 +71,15 @@ impl ExprPlanner for SparkPlanner {
             }
             BinaryOperator::Modulo if floats(&left)? || floats(&right)? => {
                 self.call(arithmetic::REMAINDER, vec![left.clone(), right.clone()])
+            }
+            BinaryOperator::Minus if types == (DataType::Date32, DataType::Date32) => {
+                let what = "a date minus a date is an interval, which cannot leave a step; use datediff(end, start) for the days between them";
+                return Err(DataFusionError::Plan(what.to_owned()));
+            }
+            BinaryOperator::StringConcat
+                if [&types.0, &types.1].iter().any(|t| matches!(t, DataType::List(_))) =>
+            {
+                self.call(arrays::CONCAT, vec![left.clone(), right.clone()])
             }
             BinaryOperator::MyIntegerDivide => self.call(arithmetic::DIV, vec![left.clone(), right.clone()]),
             BinaryOperator::Spaceship => {

@@ -2,13 +2,14 @@
 
 use super::session::Relations;
 use super::{generators, grouping, windows};
+use crate::functions::SECOND_OF_MINUTE;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, Statement, Subscript, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType as SqlType, DateTimeField, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, Statement, Subscript, TableFactor, UnaryOperator, Value, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -270,6 +271,9 @@ fn other_form(expr: &Expr) -> Option<Expr> {
             }
             _ => None,
         },
+        Expr::Extract { field: DateTimeField::Second | DateTimeField::Seconds, expr, .. } => {
+            Some(call(SECOND_OF_MINUTE, vec![expr.as_ref().clone()]))
+        }
         Expr::Function(function) => as_expression(function),
         Expr::CompoundFieldAccess { root, access_chain } => {
             let by_name = |access: &AccessExpr| match access {
@@ -305,6 +309,12 @@ fn as_expression(function: &Function) -> Option<Expr> {
         ("equal_null", [a, b]) => binary(nested(a), BinaryOperator::Spaceship, nested(b)),
         ("nullifzero", [x]) => call("nullif", vec![x.clone(), zero()]),
         ("zeroifnull", [x]) => call("coalesce", vec![x.clone(), zero()]),
+        ("nvl2", [x, known, unknown]) => {
+            either(Expr::IsNotNull(nested(x)), known.clone(), Some(unknown.clone()))
+        }
+        ("date_part" | "datepart", [Expr::Value(part), x]) if is_second(&part.value) => {
+            call(SECOND_OF_MINUTE, vec![x.clone()])
+        }
         ("count_if", [x]) => counted_if(function, x),
         ("positive", [x]) => Expr::Nested(Box::new(x.clone())),
         ("dayname", [x]) => call("date_format", vec![x.clone(), text("EEE")]),
@@ -348,17 +358,29 @@ pub(super) const CASTS: &[&str] = &[
 pub(super) const DATE_PARTS: &[&str] =
     &["year", "quarter", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "weekofyear"];
 
-/// `count(CASE WHEN x THEN 1 END)`, with the FILTER of the call.
-fn counted_if(function: &Function, condition: &Expr) -> Expr {
-    let when =
-        CaseWhen { condition: condition.clone(), result: Expr::value(Value::Number("1".into(), false)) };
-    let case = Expr::Case {
+/// `CASE WHEN condition THEN result ELSE other END`.
+fn either(condition: Expr, result: Expr, other: Option<Expr>) -> Expr {
+    Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
-        conditions: vec![when],
-        else_result: None,
+        conditions: vec![CaseWhen { condition, result }],
+        else_result: other.map(Box::new),
+    }
+}
+
+/// Spark's names of the part that has a fraction.
+fn is_second(part: &Value) -> bool {
+    let text = match part {
+        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.to_lowercase(),
+        _ => return false,
     };
+    ["second", "seconds", "sec", "secs", "s"].contains(&text.as_str())
+}
+
+/// `count(CASE WHEN x THEN 1 END)`, with the FILTER of the call.
+fn counted_if(function: &Function, condition: &Expr) -> Expr {
+    let case = either(condition.clone(), Expr::value(Value::Number("1".into(), false)), None);
     match call("count", vec![case]) {
         Expr::Function(counted) => Expr::Function(Function { filter: function.filter.clone(), ..counted }),
         other => other,
@@ -373,6 +395,7 @@ pub(super) const REPLACED: &[&str] = &[
     "nullifzero",
     "zeroifnull",
     "positive",
+    "nvl2",
     "count_if",
     "dayname",
     "regexp_substr",

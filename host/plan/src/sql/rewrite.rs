@@ -395,18 +395,19 @@ pub(super) const REPLACED: &[&str] = &[
     "nullifzero",
     "zeroifnull",
     "positive",
+    "ifnull",
     "nvl2",
     "count_if",
     "dayname",
     "regexp_substr",
-    "log1p",
     "date_from_unix_date",
 ];
 
 /// How many arguments a function takes that is replaced, and how many it has, if these are others.
 pub(super) fn wrong_count(name: &str, function: &Function) -> Option<(usize, usize)> {
     let wanted = match name {
-        "equal_null" | "regexp_substr" => 2,
+        "equal_null" | "ifnull" | "regexp_substr" => 2,
+        "nvl2" => 3,
         name if [CASTS, REPLACED, DATE_PARTS].iter().any(|names| names.contains(&name)) => 1,
         _ => return None,
     };

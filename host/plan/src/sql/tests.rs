@@ -100,7 +100,7 @@ fn types_that_do_not_fit_are_told_in_sparks_words_at_their_place() {
         ("trim(distance)", 16, "trim() takes string, not int; CAST the argument"),
         ("abs(carrier)", 16, "abs() takes a number, not string; CAST the argument"),
         ("year(carrier)", 16, "year() takes timestamp or date, not string; CAST the argument"),
-        ("size(carrier)", 16, "size() does not take string; CAST the arguments"),
+        ("size(carrier)", 16, "size() takes an array or a map, not string; CAST the argument"),
         ("to_json(distance)", 16, "to_json() takes a struct, a map or an array, not int"),
         ("avg(ts)", 16, "avg() takes a number, not timestamp"),
         ("max(distance, distance)", 16, "max() takes 1 argument, not 2"),

@@ -3,7 +3,7 @@
 
 use super::sum::{One, Sums};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature};
@@ -63,7 +63,10 @@ impl AggregateUDFImpl for Extreme {
         self.others.signature()
     }
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.others.coerce_types(types)
+        match types {
+            [_] => self.others.coerce_types(types),
+            _ => plan_err!("{}() takes 1 argument, not {}", self.name(), types.len()),
+        }
     }
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         self.others.return_type(types)
